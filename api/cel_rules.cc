@@ -35,6 +35,8 @@ constexpr const char* kForbidden = "FieldValueForbidden";
 
 #define CONTAINERS "self.workers.template.spec.containers"
 #define HAS_COMMAND(container) "has(" container ".command) && size(" container ".command) > 0"
+#define IS_PYTHON(container) \
+  "!(" HAS_COMMAND(container) ") || " container ".command[0].matches('^(.*/)?python[0-9.]*$')"
 
 const std::vector<CelRule>& CrossFieldRules() {
   static const std::vector<CelRule> kRules = {
@@ -119,6 +121,24 @@ const std::vector<CelRule>& CrossFieldRules() {
        "the container that trains must have a command when spec.launch.kind is ranks: the agent starts it, "
        "and "
        "the ENTRYPOINT of an image is unknown; set command, or set spec.launch.kind to none"},
+      {"spec",
+       "launch.preload",
+       {"framework", "launch.kind"},
+       "has(self.launch.preload) && size(self.launch.preload) > 0",
+       "self.framework != 'native' && self.launch.kind != 'none'",
+       "allowed only when agents start a program: spec.framework is {self.framework}, spec.launch.kind is "
+       "{self.launch.kind}",
+       kForbidden},
+      {"spec",
+       "launch.preload",
+       {"framework", "launch.kind"},
+       "has(self.launch.preload) && size(self.launch.preload) > 0 && self.framework != 'native' && "
+       "self.launch.kind != 'none' && has(self.workers.template) && has(self.workers.template.spec) && "
+       "has(" CONTAINERS ") && size(" CONTAINERS ") > 0",
+       CONTAINERS ".exists(c, c.name == 'worker') ? " CONTAINERS
+                  ".exists(c, c.name == 'worker' && (" IS_PYTHON("c") ")) : " IS_PYTHON(CONTAINERS "[0]"),
+       "the command must be python with a script or a module: the modules are imported in the process that "
+       "runs it"},
       {"spec",
        "workers.slots",
        {"framework", "workers.slots"},
@@ -256,6 +276,7 @@ const std::vector<CelRule>& CrossFieldRules() {
 #undef RANKS
 #undef CONTAINERS
 #undef HAS_COMMAND
+#undef IS_PYTHON
 
 // ---- rules of a single field
 

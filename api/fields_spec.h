@@ -73,7 +73,12 @@ struct Table<Launch> {
         "replaces the pods."),
       F("silenceSeconds", &Launch::silenceSeconds, {.min = 0, .max = kYearSeconds},
         "A rank counts as hung when it prints nothing, reports no progress and uses no CPU time for this "
-        "long. 0: off. Programs that report progress are also held to `health.stepSeconds`."));
+        "long. 0: off. Programs that report progress are also held to `health.stepSeconds`."),
+      F("preload", &Launch::preload,
+        {.max_length = 253, .max_items = 32, .unique = true, .form = Form::kModule},
+        "Python modules that a spare process imports in each pod, for each rank. It becomes the rank after "
+        "a failure, which saves the time of the imports and costs the memory. The command must be python "
+        "with a script or a module."));
 };
 
 template <>

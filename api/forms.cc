@@ -17,7 +17,7 @@ namespace {
 #define RM_LABEL "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 #define RM_NAME_PART "[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
 
-constexpr std::array<FormText, 13> kForms = {{
+constexpr std::array<FormText, 14> kForms = {{
     {"^[^\\x00]*$", "not contain a NUL character"},
     {"^[-+]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][-+]?[0-9]{1,2})?$",
      "be a decimal number such as \"0.1\" or \"3e-4\""},
@@ -36,6 +36,7 @@ constexpr std::array<FormText, 13> kForms = {{
     {"", "be a regular expression in the syntax of RE2"},
     {"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?Z$",
      "be a time such as 2026-01-02T03:04:05Z"},
+    {"^[A-Za-z_][A-Za-z0-9_]*([.][A-Za-z_][A-Za-z0-9_]*)*$", "be the name of a Python module such as torch"},
     {"", "be text"},
 }};
 

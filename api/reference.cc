@@ -159,6 +159,7 @@ std::string Allowed(const Schema& schema) {
     case Form::kNetwork:
     case Form::kPattern:
     case Form::kTime:
+    case Form::kModule:
       parts.emplace_back(TextOf(rules.form).words + 3);
       break;
     default:

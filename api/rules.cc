@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <regex>
 
 #include "api/path.h"
 #include "api/pod_template.h"
@@ -110,13 +111,29 @@ class Rulebook {
                                                 kind, success));
     }
     const Json& pod_template = spec_.workers.template_;
+    if (!spec_.launch.preload.empty() && (native || kind == "none")) {
+      Add("spec.launch.preload",
+          fmt::format(
+              "allowed only when agents start a program: spec.framework is {}, spec.launch.kind is {}",
+              spec_.framework, kind));
+    }
     if (native || kind == "none" || pod_template.is_null() || !Clean({"spec.workers.template"})) return;
     const Json* container = TrainingContainer(pod_template);
-    if (container != nullptr && container->contains("command") && !(*container)["command"].empty()) return;
+    if (container != nullptr && container->contains("command") && !(*container)["command"].empty())
+      return Preload((*container)["command"].front().get<std::string>());
     Add("spec.workers.template.spec.containers",
         "the container that trains must have a command when spec.launch.kind is ranks: the agent starts it, "
         "and "
         "the ENTRYPOINT of an image is unknown; set command, or set spec.launch.kind to none");
+  }
+
+  // The agent checks the rest of the command, which `args` may continue.
+  void Preload(const std::string& program) {
+    static const std::regex kPython("(.*/)?python[0-9.]*");
+    if (spec_.launch.preload.empty() || std::regex_match(program, kPython)) return;
+    Add("spec.launch.preload",
+        "the command must be python with a script or a module: the modules are imported in the process that "
+        "runs it");
   }
 
   // Linux limits an environment variable to 128 KiB.

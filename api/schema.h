@@ -30,6 +30,7 @@ enum class Form : uint8_t {
   kNetwork,   // namespace/name@interface
   kPattern,   // a regular expression in the syntax of RE2
   kTime,      // RFC 3339, in UTC
+  kModule,    // of Python: torch.nn
   kAny,       // text of other programs, not checked
 };
 

@@ -40,8 +40,9 @@ struct Workers {
 
 // How the command of a worker's template starts; frameworks other than native.
 struct Launch {
-  std::string kind = "ranks";     // ranks | none
-  int32_t silenceSeconds = 1800;  // without output and CPU time; 0: off
+  std::string kind = "ranks";        // ranks | none
+  int32_t silenceSeconds = 1800;     // without output and CPU time; 0: off
+  std::vector<std::string> preload;  // Python modules
   bool operator==(const Launch&) const = default;
 };
 

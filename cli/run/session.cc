@@ -197,6 +197,8 @@ class Session::Impl {
       for (const auto& [name, value] : plan_.program->environment) options.environment.extra[name] = value;
       options.environment.extra["RINGMASTER_FRAMEWORK"] = plan_.job.spec.framework;
       options.environment.extra["RINGMASTER_ADDRESS"] = "127.0.0.1";
+      options.environment.extra["RINGMASTER_PRELOAD"] =
+          fmt::format("{}", fmt::join(plan_.job.spec.launch.preload, ","));
       options.environment.extra["RINGMASTER_SOCKET_FOLDER"] =
           std::filesystem::path(run_folder_->secret_file()).parent_path().string();
       options.environment.extra["RINGMASTER_SILENCE_SECONDS"] =

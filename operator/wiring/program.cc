@@ -59,6 +59,8 @@ void AddAgent(const api::TrainingJob& job, int32_t rank, const Context& context,
   add("RINGMASTER_STEP_SECONDS", job.spec.health.stepSeconds);
   add("RINGMASTER_SILENCE_SECONDS", std::to_string(job.spec.launch.silenceSeconds));
   add("RINGMASTER_SOCKET_FOLDER", kAgentFolder);
+  if (const auto& modules = job.spec.launch.preload; !modules.empty())
+    add("RINGMASTER_PRELOAD", fmt::format("{}", fmt::join(modules, ",")));
   if (context.host_port_base > 0)
     add("RINGMASTER_PORT_BASE", std::to_string(context.host_port_base + rank * kHostPortsPerRank));
 }

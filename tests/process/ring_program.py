@@ -8,7 +8,8 @@ FAULT happens in rank 1, in an incarnation that starts at step 0: `exit` (exit c
 error, every time), `orphan` (starts a process in another session, writes its pid to CHECKPOINT.orphan, dies of
 SIGKILL), `stubborn` (every rank ignores SIGTERM), `hang` (blocks after some steps), `stop` (stops itself after some
 steps). `mute` blocks at once, and no rank reports anything. `compute` computes for a while before the first step. With
-`report` and `trainer`, rank 0 reports by the Python package, and as the Trainer of Hugging Face does.
+`report` and `trainer`, rank 0 reports by the Python package, and as the Trainer of Hugging Face does. `preload` imports a
+slow module, and blocks after some steps.
 """
 
 import hashlib
@@ -79,7 +80,7 @@ def fail(fault, checkpoint):
 
 
 def fail_later(fault, step):
-    if fault == "hang" and step == 50:
+    if fault in ("hang", "preload") and step == 50:
         signal.pause()
     if fault == "stop" and step == 50:
         os.kill(os.getpid(), signal.SIGSTOP)
@@ -108,6 +109,9 @@ def main():
     checkpoint, steps, fault = pathlib.Path(sys.argv[1]), int(sys.argv[2]), (sys.argv + [""])[3]
     if fault == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if fault == "preload":
+        import slow_module
+        checkpoint.with_suffix(f".{os.environ['RINGMASTER_INCARNATION']}.{RANK}").write_text(slow_module.IMPORTED_BY)
     first, state = json.loads(checkpoint.read_text()) if checkpoint.exists() else (0, 0)
     orphaned = checkpoint.with_suffix(".orphan").exists()
     if fault == "compute":

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "base/file.h"
+#include "worker/agent/preload_command.h"
 
 namespace ringmaster::agent {
 namespace {
@@ -104,11 +105,11 @@ void ReadCoordinator(Reader& reader, Config* config) {
   config->coordinator_host = host;
 }
 
-std::vector<std::string> SplitWords(const std::string& text) {
+std::vector<std::string> SplitWords(const std::string& text, char separator) {
   std::vector<std::string> words;
   size_t begin = 0;
-  while ((begin = text.find_first_not_of(' ', begin)) != std::string::npos) {
-    const size_t end = std::min(text.find(' ', begin), text.size());
+  while ((begin = text.find_first_not_of(separator, begin)) != std::string::npos) {
+    const size_t end = std::min(text.find(separator, begin), text.size());
     words.push_back(text.substr(begin, end - begin));
     begin = end;
   }
@@ -117,7 +118,7 @@ std::vector<std::string> SplitWords(const std::string& text) {
 
 void ReadTrainer(Reader& reader, const std::string& program_folder, Config* config) {
   config->job_file = reader.ReadableFile("RINGMASTER_JOB_FILE");
-  config->trainer = SplitWords(reader.Optional("RINGMASTER_TRAINER"));
+  config->trainer = SplitWords(reader.Optional("RINGMASTER_TRAINER"), ' ');
   if (config->trainer.empty()) config->trainer = {program_folder + "/ringmaster-worker", "train"};
   if (::access(config->trainer[0].c_str(), X_OK) != 0) {
     reader.Problem("RINGMASTER_TRAINER",
@@ -139,6 +140,10 @@ void ReadProgram(Reader& reader, Config* config) {
   }
   // Several ranks share a log then.
   config->prefix_lines = config->slots > 1 || !reader.Optional("RINGMASTER_LOCAL_RANK").empty();
+  config->preload = SplitWords(reader.Optional("RINGMASTER_PRELOAD"), ',');
+  if (config->preload.empty()) return;
+  const auto command = PreloadCommand(config->program, config->preload, "");
+  if (!command.ok()) reader.Problem("RINGMASTER_PRELOAD", command.error().message);
 }
 
 }  // namespace

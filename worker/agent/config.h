@@ -37,8 +37,10 @@ struct Config {
   Duration stop_grace = seconds(30);  // RINGMASTER_STOP_SECONDS: from SIGTERM to SIGKILL of the program
   int32_t port_base = 0;              // RINGMASTER_PORT_BASE: the first port of this pod; 0: any free port
   bool prefix_lines = false;          // of the program's output, with its rank
-  std::string socket_folder;          // RINGMASTER_SOCKET_FOLDER; empty: a folder for temporary files
-  HangLimits limits;  // RINGMASTER_STARTUP_SECONDS, RINGMASTER_STEP_SECONDS (auto | 0 | seconds)
+  std::vector<std::string>
+      preload;                // RINGMASTER_PRELOAD: Python modules for a spare, with commas between them
+  std::string socket_folder;  // RINGMASTER_SOCKET_FOLDER; empty: a folder for temporary files
+  HangLimits limits;          // RINGMASTER_STARTUP_SECONDS, RINGMASTER_STEP_SECONDS (auto | 0 | seconds)
   Duration silence = seconds(1800);  // of a program: RINGMASTER_SILENCE_SECONDS; 0: no limit
 };
 

@@ -15,6 +15,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "worker/agent/preload_command.h"
 #include "worker/agent/program_environment.h"
 #include "worker/agent/slot_relay.h"
 #include "worker/agent/termination.h"
@@ -27,7 +28,9 @@ namespace program = rendezvous::program;
 constexpr Duration kFarewell = seconds(2);  // for each part of Shutdown that may hang
 constexpr int32_t kPortsPerRank = 8;        // of a pod in the host network: the operator allocates as many
 constexpr Duration kDyingLimit = milliseconds(500);  // from a program's last line on stderr to its end
-constexpr int32_t kExitCannotStart = 127;            // of a shell whose command is not found
+// A spare does not compete with the start of the program.
+constexpr Duration kSpareDelay = seconds(5);
+constexpr int32_t kExitCannotStart = 127;  // of a shell whose command is not found
 
 rendezvous::ProgramMemberOptions MemberOptionsOf(const Config& config) {
   const Result<std::string> uuid = ReadFile("/proc/sys/kernel/random/uuid", 256);
@@ -55,12 +58,27 @@ ProgramAgent::ProgramAgent(Config config)
     last_words_at_ = Now();
     progress_.Take(line, last_words_at_);
   });
-  Result<ProgressSocket> socket = ProgressSocket::Open(config_.socket_folder);
+  OpenFolder();
+}
+
+// Without a folder the program runs all the same.
+void ProgramAgent::OpenFolder() {
+  Result<PrivateFolder> folder = PrivateFolder::Create(
+      config_.socket_folder, ProgressSocket::kLongestPath - ProgressSocket::kName.size());
+  if (!folder.ok()) return log::Warn("no socket for progress, and no spare: {}", folder.error().message);
+  folder_.emplace(std::move(folder).value());
+  Result<ProgressSocket> socket = ProgressSocket::Open(folder_->path());
   if (socket.ok()) {
     socket_.emplace(std::move(socket).value());
   } else {
     log::Warn("no socket for progress: {}", socket.error().message);
   }
+  if (config_.preload.empty()) return;
+  const Result<std::string> runner = SpareProgram::WriteRunner(folder_->path());
+  if (!runner.ok()) return log::Warn("no spare: {}", runner.error().message);
+  Result<std::vector<std::string>> command = PreloadCommand(config_.program, config_.preload, *runner);
+  CHECK(command.ok(), "{}", command.error().message);  // checked with the configuration
+  spare_command_ = std::move(command).value();
 }
 
 int ProgramAgent::Run() {
@@ -78,14 +96,15 @@ int ProgramAgent::Run() {
 }
 
 void ProgramAgent::WaitForEvents() {
-  std::array<pollfd, 7> polled = {pollfd{signals_.get(), POLLIN, 0},
+  std::array<pollfd, 8> polled = {pollfd{signals_.get(), POLLIN, 0},
                                   link_.PollFor(),
                                   pollfd{out_.read_fd(), POLLIN, 0},
                                   pollfd{err_.read_fd(), POLLIN, 0},
                                   pollfd{out_.write_fd(), POLLOUT, 0},
                                   pollfd{err_.write_fd(), POLLOUT, 0},
-                                  pollfd{socket_ ? socket_->fd() : -1, POLLIN, 0}};
-  const Time due = std::min({core_.next_wakeup(), link_.deadline(), progress_.due(), watch_at_});
+                                  pollfd{socket_ ? socket_->fd() : -1, POLLIN, 0},
+                                  pollfd{spare_ ? spare_->fd() : -1, POLLIN, 0}};
+  const Time due = std::min({core_.next_wakeup(), link_.deadline(), progress_.due(), watch_at_, spare_at_});
   const Duration wait =
       std::clamp<Duration>(due == kNever ? seconds(1) : due - Now(), Duration::zero(), seconds(1));
   const auto whole = std::chrono::duration_cast<seconds>(wait);
@@ -100,6 +119,8 @@ void ProgramAgent::WaitForEvents() {
   if (polled[6].revents != 0) ReadSocket(now);
   if (now >= progress_.due()) ReportProgress(now);
   if (now >= watch_at_) WatchForHang(now);
+  if (polled[7].revents != 0) OnSpare();
+  if (now >= spare_at_) StartSpare();
   if (polled[0].revents != 0) OnSignals();
   OnLink(polled[1].revents, now);
   out_.Flush(now);
@@ -131,7 +152,7 @@ void ProgramAgent::Execute(const program::Command& command) {
     if (!program_) return;
     log::Info("{} to the program pid={}", signal->kill ? "SIGKILL" : "SIGTERM", program_->pid());
     if (signal->kill)
-      program_->Kill();
+      program_->Kill(spare_pid());
     else
       program_->Terminate();
   } else {
@@ -223,7 +244,7 @@ void ProgramAgent::Start(const program::Start& start) {
   variables.push_back(fmt::format("RINGMASTER_MEMBER={}.{}", start.order.members[start.rank].id,
                                   start.order.generation & 0xffffffff));
   if (socket_) variables.push_back("RINGMASTER_PROGRESS_SOCKET=" + socket_->path());
-  Result<ProgramProcess> started = ProgramProcess::Start(config_.program, variables);
+  Result<ProgramProcess> started = StartProcess(variables);
   if (!started.ok()) {
     log::Error("cannot start the program: {}", started.error().message);
     Feed(program::Ended{kExitCannotStart, "start", started.error().message, Duration{0}});
@@ -241,6 +262,7 @@ void ProgramAgent::Start(const program::Start& start) {
   reports_before_ = progress_.reports();
   hang_watch_.emplace(ProgramHangLimits{.step = config_.limits.step, .silence = config_.silence});
   watch_at_ = now;
+  spare_at_ = spare_command_.empty() ? kNever : now + kSpareDelay;
   out_.Attach(program_->TakeStdout());
   err_.Attach(program_->TakeStderr());
   log::Info("program pid={} rank={} of {} started, incarnation {}", program_->pid(), start.rank,
@@ -272,7 +294,7 @@ void ProgramAgent::ReadSocket(Time now) {
 }
 
 void ProgramAgent::WatchForHang(Time now) {
-  const ProgramProcess::Activity activity = program_->Observe();
+  const ProgramProcess::Activity activity = program_->Observe(spare_pid());
   const auto hang = hang_watch_->Feed(now, {.reports = progress_.reports() - reports_before_,
                                             .output = out_.bytes_read() + err_.bytes_read(),
                                             .cpu = activity.cpu,
@@ -291,9 +313,44 @@ void ProgramAgent::StopWatching() {
   watch_at_ = kNever;
 }
 
+// ---- the spare
+
+// The program is a spare that is ready, or else a new process.
+Result<ProgramProcess> ProgramAgent::StartProcess(const std::vector<std::string>& variables) {
+  if (std::optional<SpareProgram> spare = std::exchange(spare_, std::nullopt); spare && spare->ready()) {
+    Result<ProgramProcess> process = std::move(*spare).Become(variables);
+    if (process.ok()) return process;
+    log::Warn("the spare is lost: {}", process.error().message);
+  }
+  return ProgramProcess::Start(config_.program, variables);
+}
+
+void ProgramAgent::StartSpare() {
+  spare_at_ = kNever;
+  if (!program_ || program_->exit_code() || spare_) return;
+  std::vector<std::string> variables = config_.trainer_environment;
+  if (socket_) variables.push_back("RINGMASTER_PROGRESS_SOCKET=" + socket_->path());
+  variables.push_back(fmt::format("RINGMASTER_MEMBER={}.spare", config_.pod));
+  Result<SpareProgram> started = SpareProgram::Start(spare_command_, variables);
+  if (!started.ok()) return log::Warn("cannot start a spare: {}", started.error().message);
+  spare_.emplace(std::move(started).value());
+  log::Info("spare pid={} imports {}", spare_->pid(), fmt::join(config_.preload, ", "));
+}
+
+void ProgramAgent::OnSpare() {
+  spare_->OnReadable();
+  if (spare_->ready()) log::Info("spare pid={} is ready", spare_->pid());
+}
+
 void ProgramAgent::Reap() {
+  if (spare_) {
+    if (const auto words = spare_->HasEnded()) {
+      log::Warn("the spare has ended, launch.preload has no effect now: {}", *words);
+      spare_.reset();
+    }
+  }
   if (!program_) return;
-  if (const std::optional<int> code = program_->Reap()) OnEnded(*code);
+  if (const std::optional<int> code = program_->Reap(spare_pid())) OnEnded(*code);
 }
 
 void ProgramAgent::OnEnded(int exit_code) {
@@ -303,6 +360,7 @@ void ProgramAgent::OnEnded(int exit_code) {
   if (socket_) ReadSocket(now);
   ReportProgress(now);
   StopWatching();
+  spare_at_ = kNever;
   log::Info("program pid={} ended code={}", program_->pid(), exit_code);
   program_.reset();
   // A program says why it fails before its peers notice, and takes longer to end than some of them.
@@ -319,6 +377,7 @@ void ProgramAgent::Shutdown() {
     if (wait.revents != 0 && !link_.OnReady(POLLOUT, Now()).ok()) break;
   }
   link_.Close();
+  spare_.reset();
   if (program_) program_->Kill();
   deadline = Now() + kFarewell;
   while (program_ && Now() < deadline) {

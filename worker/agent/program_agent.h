@@ -11,6 +11,7 @@
 #include <deque>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/fd.h"
 #include "base/time.h"
@@ -18,10 +19,12 @@
 #include "worker/agent/config.h"
 #include "worker/agent/coordinator_link.h"
 #include "worker/agent/log_pipe.h"
+#include "worker/agent/private_folder.h"
 #include "worker/agent/program_hang_watch.h"
 #include "worker/agent/program_process.h"
 #include "worker/agent/program_progress.h"
 #include "worker/agent/progress_socket.h"
+#include "worker/agent/spare_program.h"
 
 namespace ringmaster::agent {
 
@@ -49,6 +52,11 @@ class ProgramAgent {
   void ReadSocket(Time now);
   void WatchForHang(Time now);
   void StopWatching();
+  void OpenFolder();
+  void StartSpare();
+  void OnSpare();
+  Result<ProgramProcess> StartProcess(const std::vector<std::string>& variables);
+  pid_t spare_pid() const { return spare_ ? spare_->pid() : -1; }
   void OnEnded(int exit_code);
   // The address at which the next program of this agent will be reached: with a port that is kept for it.
   std::string NextAddress();
@@ -64,10 +72,14 @@ class ProgramAgent {
   LogPipe err_;
   Fd signals_;
   ProgramProgress progress_;
+  std::optional<PrivateFolder> folder_;
   std::optional<ProgressSocket> socket_;
   std::optional<ProgramHangWatch> hang_watch_;  // while a program runs, until it is killed
   Time watch_at_ = kNever;
-  uint64_t reports_before_ = 0;            // of earlier programs
+  uint64_t reports_before_ = 0;             // of earlier programs
+  std::vector<std::string> spare_command_;  // empty: there are no spares
+  std::optional<SpareProgram> spare_;
+  Time spare_at_ = kNever;                 // when the next one starts
   Time last_words_at_{};                   // when the program wrote the last line to stderr
   std::optional<ProgramProcess> program_;  // until no process of it is left
   std::optional<ReservedPort> port_;       // of the next program

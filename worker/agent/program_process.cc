@@ -40,21 +40,6 @@ constexpr std::string_view kUnbuffered = "PYTHONUNBUFFERED";
 
 std::string_view NameOf(std::string_view variable) { return variable.substr(0, variable.find('=')); }
 
-std::vector<std::string> EnvironmentWith(const std::vector<std::string>& variables) {
-  std::vector<std::string> environment = variables;
-  bool unbuffered = false;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view name = NameOf(*entry);
-    unbuffered = unbuffered || name == kUnbuffered;
-    const bool replaced = std::find(kHidden.begin(), kHidden.end(), name) != kHidden.end() ||
-                          std::any_of(variables.begin(), variables.end(),
-                                      [&](const std::string& variable) { return NameOf(variable) == name; });
-    if (!replaced) environment.emplace_back(*entry);
-  }
-  if (!unbuffered) environment.push_back(std::string(kUnbuffered) + "=1");
-  return environment;
-}
-
 // Returns the path that a shell would run.
 Result<std::string> FindProgram(const std::string& name) {
   if (name.find('/') != std::string::npos) return name;
@@ -82,7 +67,7 @@ struct ExecPlan {
   const char* path;
   char* const* argv;
   char* const* envp;
-  int out, err, failure;
+  int in, out, err, failure;
 };
 
 // Runs in the child between fork and exec: async-signal-safe calls only.
@@ -96,9 +81,8 @@ struct ExecPlan {
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  const int nothing = ::open("/dev/null", O_RDONLY);
-  if (nothing >= 0) ::dup2(nothing, STDIN_FILENO);
-  if (nothing > STDERR_FILENO) ::close(nothing);
+  const int in = plan.in >= 0 ? plan.in : ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (in >= 0) ::dup2(in, STDIN_FILENO);
   if (::dup2(plan.out, STDOUT_FILENO) >= 0 && ::dup2(plan.err, STDERR_FILENO) >= 0)
     ::execve(plan.path, plan.argv, plan.envp);
   const int why = errno;
@@ -128,10 +112,12 @@ void AddPids(const std::string& list, std::vector<pid_t>& out) {
   }
 }
 
-std::vector<pid_t> ChildrenOfThis() {
+// Returns the children of this process, without `spare`.
+std::vector<pid_t> ChildrenOfThis(pid_t spare) {
   std::vector<pid_t> children;
   const Result<std::string> list = ReadFile(fmt::format("/proc/{}/task/{}/children", ::getpid(), ::getpid()));
   if (list.ok()) AddPids(*list, children);
+  children.erase(std::remove(children.begin(), children.end(), spare), children.end());
   return children;
 }
 
@@ -169,7 +155,7 @@ void ObserveBelow(pid_t pid, int depth, long long* ticks, bool* stopped) {
 }  // namespace
 
 Result<ProgramProcess> ProgramProcess::Start(const std::vector<std::string>& command,
-                                             const std::vector<std::string>& variables) {
+                                             const std::vector<std::string>& variables, int input) {
   RM_ASSIGN(const std::string path, FindProgram(command.at(0)));
   RM_ASSIGN(Pipe out, MakePipe());
   RM_ASSIGN(Pipe err, MakePipe());
@@ -181,8 +167,8 @@ Result<ProgramProcess> ProgramProcess::Start(const std::vector<std::string>& com
   std::vector<std::string> environment = EnvironmentWith(variables);
   const std::vector<char*> argv = ArgumentPointers(arguments);
   const std::vector<char*> envp = ArgumentPointers(environment);
-  const ExecPlan plan = {::getpid(),      path.c_str(),    argv.data(),        envp.data(),
-                         out.write.get(), err.write.get(), failure.write.get()};
+  const ExecPlan plan = {::getpid(), path.c_str(),    argv.data(),     envp.data(),
+                         input,      out.write.get(), err.write.get(), failure.write.get()};
   const pid_t pid = ::fork();
   if (pid < 0) return ErrnoError("fork", errno);
   if (pid == 0) ExecProgram(plan);
@@ -200,21 +186,36 @@ Result<ProgramProcess> ProgramProcess::Start(const std::vector<std::string>& com
   return process;
 }
 
+std::vector<std::string> ProgramProcess::EnvironmentWith(const std::vector<std::string>& variables) {
+  std::vector<std::string> environment = variables;
+  bool unbuffered = false;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view name = NameOf(*entry);
+    unbuffered = unbuffered || name == kUnbuffered;
+    const bool replaced = std::find(kHidden.begin(), kHidden.end(), name) != kHidden.end() ||
+                          std::any_of(variables.begin(), variables.end(),
+                                      [&](const std::string& variable) { return NameOf(variable) == name; });
+    if (!replaced) environment.emplace_back(*entry);
+  }
+  if (!unbuffered) environment.push_back(std::string(kUnbuffered) + "=1");
+  return environment;
+}
+
 void ProgramProcess::Terminate() const {
   if (!exit_code_) ::kill(pid_, SIGTERM);
 }
 
 // Orphans that left the group become children of this process when their parents die: Reap kills them then.
-void ProgramProcess::Kill() const {
+void ProgramProcess::Kill(pid_t spare) const {
   if (!exit_code_) ::kill(-pid_, SIGKILL);
-  for (const pid_t child : ChildrenOfThis()) ::kill(child, SIGKILL);
+  for (const pid_t child : ChildrenOfThis(spare)) ::kill(child, SIGKILL);
 }
 
-std::optional<int> ProgramProcess::Reap() {
+std::optional<int> ProgramProcess::Reap(pid_t spare) {
   while (true) {
     siginfo_t info = {};
     if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0) return exit_code_;  // no child is left
-    if (info.si_pid == 0) break;
+    if (info.si_pid == 0 || info.si_pid == spare) break;  // SpareProgram collects the spare
     const bool first = info.si_pid == pid_;
     // Kill its process group as long as the id cannot have been reused.
     if (first) ::kill(-pid_, SIGKILL);
@@ -222,15 +223,17 @@ std::optional<int> ProgramProcess::Reap() {
     ::waitpid(info.si_pid, &status, 0);
     if (first) exit_code_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   }
-  if (exit_code_) Kill();
+  if (!exit_code_) return std::nullopt;
+  if (ChildrenOfThis(spare).empty()) return exit_code_;
+  Kill(spare);
   return std::nullopt;
 }
 
-ProgramProcess::Activity ProgramProcess::Observe() const {
+ProgramProcess::Activity ProgramProcess::Observe(pid_t spare) const {
   Activity activity;
   long long ticks = 0;
   // The agent's own time is not the program's.
-  for (const pid_t child : ChildrenOfThis()) ObserveBelow(child, 0, &ticks, &activity.stopped);
+  for (const pid_t child : ChildrenOfThis(spare)) ObserveBelow(child, 0, &ticks, &activity.stopped);
   static const long kTicksPerSecond = ::sysconf(_SC_CLK_TCK);
   activity.cpu = std::chrono::duration_cast<Duration>(
       std::chrono::duration<double>(static_cast<double>(ticks) / static_cast<double>(kTicksPerSecond)));

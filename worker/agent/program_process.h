@@ -5,7 +5,8 @@
 // the next.
 //
 // Main thread only: the kernel binds PDEATHSIG to the thread that forks. REQUIRES: this process is PID 1 or
-// a subreaper, so that orphans of the program become its children, and it has no other children.
+// a subreaper, so that orphans of the program become its children, and it has no other children, except a
+// spare (spare_program.h).
 #pragma once
 
 #include <sys/types.h>
@@ -26,9 +27,11 @@ class ProgramProcess {
   // Starts the program, which leads a separate process group. Its environment is the agent's without what
   // belongs to the agent (the secret, the coordinator), overridden by `variables` ("NAME=value").
   // PYTHONUNBUFFERED is set unless the agent has it: output must not be lost with a program that is killed.
-  // Errors: kNotFound and others of exec, with the command's name.
+  // `input`: its standard input; -1: empty. Errors: kNotFound and others of exec, with the command's name.
   static Result<ProgramProcess> Start(const std::vector<std::string>& command,
-                                      const std::vector<std::string>& variables);
+                                      const std::vector<std::string>& variables, int input = -1);
+  // The environment that Start gives it.
+  static std::vector<std::string> EnvironmentWith(const std::vector<std::string>& variables);
 
   pid_t pid() const { return pid_; }
 
@@ -38,12 +41,14 @@ class ProgramProcess {
 
   // Sends SIGTERM to the process that was started. Its children are its own matter.
   void Terminate() const;
+  // In these, `spare` is a child of this process that is not part of the program; -1: none.
+
   // Sends SIGKILL to all processes of the program.
-  void Kill() const;
+  void Kill(pid_t spare = -1) const;
 
   // Collects children that have ended, and kills what the program's first process leaves behind. Returns the
   // exit code of that process (128 + signal for signals) once no process is left; call it at every SIGCHLD.
-  std::optional<int> Reap();
+  std::optional<int> Reap(pid_t spare = -1);
   // Returns the exit code of its first process, while others may still be dying.
   std::optional<int> exit_code() const { return exit_code_; }
 
@@ -52,7 +57,7 @@ class ProgramProcess {
     bool stopped = false;  // one of them is stopped by a signal
   };
   // Reads what its processes do. A process that cannot be read does nothing.
-  Activity Observe() const;
+  Activity Observe(pid_t spare = -1) const;
 
  private:
   pid_t pid_ = -1;

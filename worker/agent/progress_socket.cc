@@ -5,13 +5,12 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
-#include <utility>
+
+#include "base/check.h"
 
 namespace ringmaster::agent {
 namespace {
@@ -22,39 +21,20 @@ constexpr mode_t kOwnerOnly = 0600;
 }  // namespace
 
 Result<ProgressSocket> ProgressSocket::Open(const std::string& folder) {
-  const char* const temporary = std::getenv("TMPDIR");
-  const std::array<std::string, 4> candidates = {folder, temporary == nullptr ? "" : temporary, "/tmp",
-                                                 "/dev/shm"};
-  Error error{Code::kUnavailable, "no folder is writable"};
-  for (const std::string& candidate : candidates) {
-    sockaddr_un address = {};
-    address.sun_family = AF_UNIX;
-    std::string inner = candidate + "/ringmaster-XXXXXX";
-    const std::string name = "/progress";
-    if (candidate.empty() || inner.size() + name.size() >= sizeof address.sun_path) continue;
-    if (::mkdtemp(inner.data()) == nullptr) {
-      error = ErrnoError("create a folder in " + candidate, errno);
-      continue;
-    }
-    ProgressSocket out;
-    out.folder_ = inner;
-    out.path_ = inner + name;
-    std::memcpy(address.sun_path, out.path_.c_str(), out.path_.size() + 1);
-    out.socket_ = Fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    // The folder keeps other users away until the mode is set.
-    if (out.socket_.valid() &&
-        ::bind(out.socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
-        ::chmod(out.path_.c_str(), kOwnerOnly) == 0)
-      return out;
-    error = ErrnoError("create the socket " + out.path_, errno);
-  }
-  return Error{Code::kUnavailable, error.message};
-}
-
-ProgressSocket::~ProgressSocket() {
-  if (!socket_.valid()) return;  // moved from, or never bound
-  ::unlink(path_.c_str());
-  ::rmdir(folder_.c_str());
+  ProgressSocket out;
+  out.path_ = folder + std::string(kName);
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  static_assert(kLongestPath < sizeof address.sun_path);
+  CHECK(out.path_.size() <= kLongestPath, "{}", out.path_);
+  std::memcpy(address.sun_path, out.path_.c_str(), out.path_.size() + 1);
+  out.socket_ = Fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  // The folder keeps other users away until the mode is set.
+  if (!out.socket_.valid() ||
+      ::bind(out.socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+      ::chmod(out.path_.c_str(), kOwnerOnly) != 0)
+    return ErrnoError("create the socket " + out.path_, errno);
+  return out;
 }
 
 void ProgressSocket::Read(const std::function<void(std::string_view)>& take) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The socket of a program's reports of progress: a Unix datagram socket in a private folder. Each message is
+// The socket of a program's reports of progress: a Unix datagram socket for this user alone. Each message is
 // text as in program_progress.h. Move-only; not thread-safe.
 #pragma once
 
@@ -17,14 +17,11 @@ class ProgressSocket {
  public:
   static constexpr size_t kMaxMessage = size_t{4} << 10;  // longer messages are dropped
 
-  // Creates a folder that only this user can enter, and the socket in it. The folder is in `folder`, or where
-  // temporary files are when that is empty, too long for the address of a socket, or not writable.
-  // Errors: kUnavailable when no folder is writable.
-  static Result<ProgressSocket> Open(const std::string& folder);
+  static constexpr size_t kLongestPath = 107;  // that the address of a socket can have
+  static constexpr std::string_view kName = "/progress";
 
-  ProgressSocket(ProgressSocket&& other) = default;
-  ProgressSocket& operator=(ProgressSocket&& other) = delete;
-  ~ProgressSocket();  // removes the socket and its folder
+  // Creates the socket in `folder`. REQUIRES: the path of `folder` and kName fit into kLongestPath.
+  static Result<ProgressSocket> Open(const std::string& folder);
 
   const std::string& path() const { return path_; }
   int fd() const { return socket_.get(); }
@@ -35,7 +32,6 @@ class ProgressSocket {
   ProgressSocket() = default;
 
   Fd socket_;
-  std::string folder_;
   std::string path_;
 };
 

@@ -14,6 +14,7 @@
 
 #include "base/check.h"
 #include "tests/temp_folder.h"
+#include "worker/agent/private_folder.h"
 
 namespace ringmaster::agent {
 namespace {
@@ -48,13 +49,15 @@ mode_t ModeOf(const std::string& path) {
 }
 
 TEST(ProgressSocket, OnlyItsUserReachesItAndNothingIsLeft) {
-  const TempFolder folder;
+  const TempFolder parent;
   {
-    Result<ProgressSocket> socket = ProgressSocket::Open(folder.path());
+    Result<PrivateFolder> folder = PrivateFolder::Create(parent.path(), ProgressSocket::kLongestPath);
+    ASSERT_TRUE(folder.ok()) << folder.error().message;
+    EXPECT_TRUE(folder->path().starts_with(parent.path() + "/"));
+    EXPECT_EQ(ModeOf(folder->path()), 0700u);
+    Result<ProgressSocket> socket = ProgressSocket::Open(folder->path());
     ASSERT_TRUE(socket.ok()) << socket.error().message;
-    EXPECT_TRUE(socket->path().starts_with(folder.path() + "/"));
     EXPECT_EQ(ModeOf(socket->path()), 0600u);
-    EXPECT_EQ(ModeOf(std::filesystem::path(socket->path()).parent_path()), 0700u);
     Sender sender(socket->path());
     EXPECT_TRUE(sender.Send("one"));
     EXPECT_TRUE(sender.Send(""));
@@ -62,7 +65,7 @@ TEST(ProgressSocket, OnlyItsUserReachesItAndNothingIsLeft) {
     EXPECT_EQ(ReadAll(*socket), (std::vector<std::string>{"one", "", "two"}));
     EXPECT_TRUE(ReadAll(*socket).empty());
   }
-  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  EXPECT_TRUE(std::filesystem::is_empty(parent.path()));
 }
 
 TEST(ProgressSocket, LongMessagesAreDropped) {
@@ -76,14 +79,13 @@ TEST(ProgressSocket, LongMessagesAreDropped) {
   EXPECT_EQ(ReadAll(*socket), std::vector<std::string>{longest});
 }
 
-TEST(ProgressSocket, AFolderThatIsMissingOrTooLongIsReplaced) {
+TEST(PrivateFolder, AFolderThatIsMissingOrTooLongIsReplaced) {
   const TempFolder folder;
   for (const std::string& bad : {folder.path() + "/missing", "/" + std::string(120, 'x'), std::string()}) {
-    Result<ProgressSocket> socket = ProgressSocket::Open(bad);
-    ASSERT_TRUE(socket.ok()) << socket.error().message;
-    Sender sender(socket->path());
-    EXPECT_TRUE(sender.Send("one"));
-    EXPECT_EQ(ReadAll(*socket).size(), 1u);
+    Result<PrivateFolder> created = PrivateFolder::Create(bad, 100);
+    ASSERT_TRUE(created.ok()) << created.error().message;
+    EXPECT_LE(created->path().size(), 100u);
+    EXPECT_EQ(ModeOf(created->path()), 0700u);
   }
 }
 
