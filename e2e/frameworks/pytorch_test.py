@@ -102,8 +102,8 @@ class PyTorch(unittest.TestCase):
         step = self.wait_said(name, lambda line: line.get("step") and line["time"] > first["time"], "the next step")
         up = [line for line in self.said(name) if line.get("up") and line["time"] > lost_at]
         print(f"{self.id()}: next step {step['step']} after {step['time'] - lost_at:.2f} s; programs started after "
-              f"{min(line['start'] for line in up) - lost_at:.2f} s, imports took {max(line['import_seconds'] for line in up)} s",
-              flush=True)
+              f"{min(line['start'] for line in up) - lost_at:.2f} s, imports took {max(line['import_seconds'] for line in up)} s, "
+              f"phases {[line['phases'] for line in self.said(name) if 'phases' in line and line['time'] > lost_at]}", flush=True)
 
     # --- tests
 

@@ -24,6 +24,13 @@ RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 BATCH = 64  # of all ranks together
 
 
+PHASES = {}  # seconds from the start of the program to the end of each part
+
+
+def passed(name):
+    PHASES[name] = round(time.time() - BEGAN, 2)
+
+
 def say(**words):
     print(json.dumps({"time": round(time.time(), 3), "rank": RANK, **words}), flush=True)
 
@@ -57,13 +64,16 @@ def main():
 
     stop = []
     signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
-    imported = time.time()
+    passed("import")
     dist.init_process_group("gloo")
-    say(up=True, world=dist.get_world_size(), import_seconds=round(imported - BEGAN, 2), start=BEGAN)
+    passed("group")
+    say(up=True, world=dist.get_world_size(), import_seconds=PHASES["import"], start=BEGAN)
     torch.manual_seed(1)
     model = nn.Sequential(nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10))
     parallel = nn.parallel.DistributedDataParallel(model)
+    passed("model")
     optimizer = torch.optim.SGD(parallel.parameters(), lr=0.1)
+    passed("optimizer")
     newest, step = wanted.checkpoints / "newest.pt", 0
     if newest.exists():
         saved = torch.load(newest)
@@ -71,7 +81,9 @@ def main():
         optimizer.load_state_dict(saved["optimizer"])
         step = saved["step"]
         say(resumed=step)
+    passed("checkpoint")
     pixels, labels = images(torch, wanted.data)
+    passed("data")
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(2))
     losses = torch.zeros(1)
     while step < wanted.steps:
@@ -84,6 +96,9 @@ def main():
         step += 1
         losses[0] = loss.item() / WORLD
         dist.all_reduce(losses)
+        if "step" not in PHASES:
+            passed("step")
+            say(phases=PHASES)
         ending = torch.tensor([float(len(stop))])
         dist.all_reduce(ending)  # all ranks stop after the same step
         if RANK == 0:
