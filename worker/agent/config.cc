@@ -11,7 +11,6 @@
 #include <cstring>
 
 #include "base/file.h"
-#include "worker/agent/preload_command.h"
 
 namespace ringmaster::agent {
 namespace {
@@ -141,9 +140,6 @@ void ReadProgram(Reader& reader, Config* config) {
   // Several ranks share a log then.
   config->prefix_lines = config->slots > 1 || !reader.Optional("RINGMASTER_LOCAL_RANK").empty();
   config->preload = SplitWords(reader.Optional("RINGMASTER_PRELOAD"), ',');
-  if (config->preload.empty()) return;
-  const auto command = PreloadCommand(config->program, config->preload, "");
-  if (!command.ok()) reader.Problem("RINGMASTER_PRELOAD", command.error().message);
 }
 
 }  // namespace

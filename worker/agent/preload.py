@@ -6,7 +6,7 @@
 
 The agent runs it with a socket as standard input. It writes one byte when the modules are imported. Then the agent sends the
 environment of the rank, as the kernel has it (NAME=value, NUL, ...), and ends its side. What follows is as if Python had been
-started with the rest of the command: the same __main__, sys.argv, sys.path and exit codes.
+started with the rest of the command: the same __main__, sys.argv, sys.path, tracebacks and exit codes.
 """
 
 import importlib
@@ -38,6 +38,31 @@ def set_path(is_module, target):
         sys.path[0] = os.path.abspath(target)
     else:
         sys.path[0] = os.path.dirname(os.path.realpath(target))
+
+
+def devices():
+    """Returns the devices that this process has open, such as GPUs. Terminals and the like do not count."""
+    common = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts/", "/dev/shm/")
+    found = set()
+    for entry in os.listdir("/proc/self/fd"):
+        try:
+            path = os.readlink("/proc/self/fd/" + entry)
+        except OSError:  # the descriptor of listdir
+            continue
+        if path.startswith("/dev/") and not path.startswith(common):
+            found.add(path)
+    return sorted(found)
+
+
+def set_score(score):
+    """Sets by which the kernel chooses the process to kill when memory is short. Returns what it was before."""
+    try:
+        with open("/proc/self/oom_score_adj", "r+") as file:
+            before = file.read()
+            file.write(score or before)
+        return before
+    except OSError:
+        return None
 
 
 def wait_for_order():
@@ -82,20 +107,31 @@ def strip(error):
 
 
 def start():
+    score = set_score("1000")  # the spare before the rank
     modules, (is_module, target, argv) = sys.argv[1], find_target(sys.argv[2:])
+    if hasattr(sys, "orig_argv"):  # since Python 3.10
+        del sys.orig_argv[-len(sys.argv):2 - len(sys.argv)]
+    sys.argv = argv
     set_path(is_module, target)
     for name in modules.split(","):
         importlib.import_module(name)
+    if opened := devices():
+        sys.exit(f"importing {modules} opens {', '.join(opened)}, which the rank uses")
     environment = wait_for_order()
     if environment is None:
         return
+    set_score(score)
     os.environ.clear()
     os.environ.update(environment)
     try:
         run(is_module, target, argv)
-    except Exception as error:
+    except SystemExit:
+        raise
+    except BaseException as error:
+        # Python prints the traceback without the frames of this file, and then ends as after any other error.
         sys.excepthook(type(error), strip(error), error.__traceback__)
-        sys.exit(1)
+        sys.excepthook = lambda *_: None
+        raise
 
 
 start()

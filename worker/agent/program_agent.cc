@@ -30,6 +30,7 @@ constexpr int32_t kPortsPerRank = 8;        // of a pod in the host network: the
 constexpr Duration kDyingLimit = milliseconds(500);  // from a program's last line on stderr to its end
 // A spare does not compete with the start of the program.
 constexpr Duration kSpareDelay = seconds(5);
+constexpr const char* kNoPreload = "launch.preload has no effect in this pod";
 constexpr int32_t kExitCannotStart = 127;  // of a shell whose command is not found
 
 rendezvous::ProgramMemberOptions MemberOptionsOf(const Config& config) {
@@ -74,10 +75,11 @@ void ProgramAgent::OpenFolder() {
     log::Warn("no socket for progress: {}", socket.error().message);
   }
   if (config_.preload.empty()) return;
-  const Result<std::string> runner = SpareProgram::WriteRunner(folder_->path());
-  if (!runner.ok()) return log::Warn("no spare: {}", runner.error().message);
-  Result<std::vector<std::string>> command = PreloadCommand(config_.program, config_.preload, *runner);
-  CHECK(command.ok(), "{}", command.error().message);  // checked with the configuration
+  Result<std::vector<std::string>> command =
+      PreloadCommand(config_.program, config_.preload, SpareProgram::RunnerPath(folder_->path()));
+  if (!command.ok()) return log::Warn("{}: {}", kNoPreload, command.error().message);
+  const Status written = SpareProgram::WriteRunner(folder_->path());
+  if (!written.ok()) return log::Warn("{}: {}", kNoPreload, written.error().message);
   spare_command_ = std::move(command).value();
 }
 
@@ -317,10 +319,14 @@ void ProgramAgent::StopWatching() {
 
 // The program is a spare that is ready, or else a new process.
 Result<ProgramProcess> ProgramAgent::StartProcess(const std::vector<std::string>& variables) {
-  if (std::optional<SpareProgram> spare = std::exchange(spare_, std::nullopt); spare && spare->ready()) {
-    Result<ProgramProcess> process = std::move(*spare).Become(variables);
-    if (process.ok()) return process;
-    log::Warn("the spare is lost: {}", process.error().message);
+  if (std::optional<SpareProgram> spare = std::exchange(spare_, std::nullopt); spare) {
+    if (!spare->ready()) {
+      log::Info("spare pid={} is not ready: a new process starts", spare->pid());
+    } else {
+      Result<ProgramProcess> process = std::move(*spare).Become(variables);
+      if (process.ok()) return process;
+      log::Warn("spare pid={} is lost: {}", spare->pid(), process.error().message);
+    }
   }
   return ProgramProcess::Start(config_.program, variables);
 }
@@ -332,7 +338,10 @@ void ProgramAgent::StartSpare() {
   if (socket_) variables.push_back("RINGMASTER_PROGRESS_SOCKET=" + socket_->path());
   variables.push_back(fmt::format("RINGMASTER_MEMBER={}.spare", config_.pod));
   Result<SpareProgram> started = SpareProgram::Start(spare_command_, variables);
-  if (!started.ok()) return log::Warn("cannot start a spare: {}", started.error().message);
+  if (!started.ok()) {
+    spare_command_.clear();
+    return log::Warn("{}: {}", kNoPreload, started.error().message);
+  }
   spare_.emplace(std::move(started).value());
   log::Info("spare pid={} imports {}", spare_->pid(), fmt::join(config_.preload, ", "));
 }
@@ -345,8 +354,9 @@ void ProgramAgent::OnSpare() {
 void ProgramAgent::Reap() {
   if (spare_) {
     if (const auto words = spare_->HasEnded()) {
-      log::Warn("the spare has ended, launch.preload has no effect now: {}", *words);
+      log::Warn("{}: the spare has ended: {}", kNoPreload, *words);
       spare_.reset();
+      spare_command_.clear();  // the next one would do the same, and it may lack memory
     }
   }
   if (!program_) return;

@@ -34,10 +34,10 @@ Status SendAll(int socket, std::string_view text) {
 
 }  // namespace
 
-Result<std::string> SpareProgram::WriteRunner(const std::string& folder) {
-  std::string path = folder + "/preload.py";
-  RM_TRY(WriteFileAtomic(path, kPreloadRunner));
-  return path;
+std::string SpareProgram::RunnerPath(const std::string& folder) { return folder + "/preload.py"; }
+
+Status SpareProgram::WriteRunner(const std::string& folder) {
+  return WriteFileAtomic(RunnerPath(folder), kPreloadRunner);
 }
 
 Result<SpareProgram> SpareProgram::Start(const std::vector<std::string>& command,

@@ -18,8 +18,9 @@ namespace ringmaster::agent {
 
 class SpareProgram {
  public:
-  // Writes preload.py into `folder`. Returns its path.
-  static Result<std::string> WriteRunner(const std::string& folder);
+  // Writes preload.py into `folder`.
+  static Status WriteRunner(const std::string& folder);
+  static std::string RunnerPath(const std::string& folder);
   // `command`: of PreloadCommand. Errors: as ProgramProcess::Start.
   static Result<SpareProgram> Start(const std::vector<std::string>& command,
                                     const std::vector<std::string>& variables);

@@ -14,13 +14,15 @@ import zipfile
 SPARE = pathlib.Path(__file__).resolve().parents[3] / "worker/agent/preload.py"
 
 SEES = """
-import json, os, pickle, sys
+import json, os, pickle, signal, sys
 class Local: pass
 assert pickle.loads(pickle.dumps(Local())).__class__ is Local
 assert sys.modules["__main__"].Local is Local
 seen = {"argv": sys.argv, "path": sys.path, "name": __name__, "file": __file__, "cwd": os.getcwd(), "rank": os.environ.get("RANK"),
         "stdin": sys.stdin.read(), "names": sorted(name for name in globals() if name != "seen"), "spec": __spec__ and __spec__.name,
-        "gone": os.environ.get("GONE"), "doc": __doc__}
+        "gone": os.environ.get("GONE"), "doc": __doc__, "command": sys.orig_argv, "files": sorted(os.listdir("/proc/self/fd")),
+        "signals": [str(signal.getsignal(n)) for n in signal.valid_signals()], "mask": [*signal.pthread_sigmask(0, ())],
+        "killed": open("/proc/self/oom_score_adj").read(), "threads": os.listdir("/proc/self/task").__len__()}
 print(json.dumps(seen))
 """
 
@@ -89,7 +91,9 @@ class Preload(unittest.TestCase):
         for text in ("raise SystemExit", "import sys; sys.exit(7)", "import sys; sys.exit('the data is broken')",
                      "def f():\n    raise ValueError('broken')\nf()", "syntax error(", "import os; os._exit(9)",
                      "import os, signal; os.kill(os.getpid(), signal.SIGTERM)", "import absent_module",
-                     "import atexit; atexit.register(print, 'end', flush=True); 1 / 0"):
+                     "import atexit; atexit.register(print, 'end', flush=True); 1 / 0", "raise KeyboardInterrupt",
+                     "import sys; sys.excepthook = lambda *error: print(error[:2]); 1 / 0",
+                     "import asyncio\nasync def f(): raise GeneratorExit\nasyncio.run(f())"):
             with self.subTest(text):
                 self.check_same(self.program(text))
 
@@ -108,6 +112,12 @@ class Preload(unittest.TestCase):
         result = self.spare(self.program(SEES), modules="absent_module")
         self.assertEqual((self.ready, result.returncode), (b"", 1))
         self.assertIn("No module named 'absent_module'", result.stderr)
+
+    def test_a_module_that_opens_a_device(self):
+        (self.folder / "opens.py").write_text("file = open('/dev/full')\nthen = open('/dev/null')\n")
+        result = self.spare(self.program(SEES), modules="opens")
+        self.assertEqual((self.ready, result.returncode), (b"", 1))
+        self.assertEqual(result.stderr, "importing opens opens /dev/full, which the rank uses\n")
 
     def test_without_an_order_nothing_runs(self):
         result = self.spare(self.program(SEES), order=False)
