@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <initializer_list>
-#include <regex>
 
 #include "api/path.h"
 #include "api/pod_template.h"
@@ -129,8 +128,7 @@ class Rulebook {
 
   // The agent checks the rest of the command, which `args` may continue.
   void Preload(const std::string& program) {
-    static const std::regex kPython("(.*/)?python[0-9.]*");
-    if (spec_.launch.preload.empty() || std::regex_match(program, kPython)) return;
+    if (spec_.launch.preload.empty() || program.find("python") != std::string::npos) return;
     Add("spec.launch.preload",
         "the command must be python with a script or a module: the modules are imported in the process that "
         "runs it");
