@@ -23,6 +23,9 @@ namespace {
 
 constexpr auto kPause = milliseconds(500);
 constexpr auto kPeriod = seconds(2);  // where inotify sees no writes, such as those of other hosts
+// What changes with each step is sent every so often: a page draws no faster, and each message wakes a
+// browser.
+constexpr auto kPauseOfSteps = seconds(2);
 constexpr size_t kMaxEvents = 2000;
 constexpr size_t kMaxGenerations = 400;
 constexpr size_t kLogBytes = 64 << 10;
@@ -100,19 +103,22 @@ void FolderFeed::Finish() {
 
 void FolderFeed::Subscribe(const std::string&, http::BodyStream stream) {
   thread_.Post([this, stream = std::move(stream)] {
+    Refresh();
     Subscriber subscriber{stream};
-    if (Send(subscriber)) subscribers_.push_back(std::move(subscriber));
+    if (Send(subscriber, RunMessage())) subscribers_.push_back(std::move(subscriber));
   });
 }
 
 void FolderFeed::Steps(const std::string&, int64_t from, int64_t to, http::Responder reply) {
   thread_.Post([this, from, to, reply = std::move(reply)] {
+    Refresh();
     reply({200, "application/json", buckets_.JsonOfRange(from, to)});
   });
 }
 
 void FolderFeed::Log(const std::string&, const std::string& worker, http::Responder reply) {
   thread_.Post([this, worker, reply = std::move(reply)] {
+    Refresh();
     // Only names of workers in the events: a request must not choose a path.
     const bool known = std::any_of(events_.begin(), events_.end(), [&](const RunEvent& event) {
       return event.pod == worker ||
@@ -244,26 +250,38 @@ std::string FolderFeed::RunMessage() {
   return DumpJson(run);
 }
 
+void FolderFeed::Refresh() {
+  ReadEvents();  // first: a step belongs to a generation
+  ReadSteps();
+  ReadBusyTimes();
+}
+
 void FolderFeed::Tick() {
   std::array<char, 4096> ignored{};
   while (watch_.valid() && ::read(watch_.get(), ignored.data(), ignored.size()) > 0) {
   }
-  ReadEvents();  // first: a step belongs to a generation
-  ReadSteps();
-  ReadBusyTimes();
+  // Without a page, only the first tick reads: the first page finds a long run loaded.
+  if (loaded_ && subscribers_.empty()) return;
+  loaded_ = true;
+  Refresh();
   SendAll();
 }
 
 void FolderFeed::SendAll() {
   if (subscribers_.empty()) return;
-  std::erase_if(subscribers_, [this](Subscriber& subscriber) { return !Send(subscriber); });
+  const std::string run = RunMessage();
+  std::erase_if(subscribers_, [&](Subscriber& subscriber) { return !Send(subscriber, run); });
 }
 
-bool FolderFeed::Send(Subscriber& subscriber) {
+bool FolderFeed::Send(Subscriber& subscriber, const std::string& run) {
   std::string text;
-  if (std::string run = RunMessage(); run != subscriber.run) {
+  // An event and the end of a run are sent at once, with the steps that belong to them.
+  const bool news = !running_ || subscriber.events < events_.size() || !subscriber.gang;
+  if (!news && Now() < subscriber.steps_due) return subscriber.stream.Write({});
+  subscriber.steps_due = Now() + kPauseOfSteps;
+  if (run != subscriber.run) {
     text += ServerSentEvent("run", run);
-    subscriber.run = std::move(run);
+    subscriber.run = run;
   }
   if (const size_t count = buckets_.steps().size(); subscriber.stride == 0 || count > subscriber.steps) {
     const size_t stride = StepBuckets::StrideFor(count);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Feeds a page with the output folder of a run, finished or running. One thread follows metrics.jsonl and
-// events.jsonl with inotify and reads only what was appended, so a step costs the run nothing more.
+// Feeds a page with the output folder of a run, finished or running. While a page is open, one thread follows
+// the files of the folder with inotify and reads only what was appended, so a step costs the run nothing
+// more.
 #pragma once
 
 #include <sys/types.h>
@@ -13,6 +14,7 @@
 
 #include "base/fd.h"
 #include "base/json.h"
+#include "base/time.h"
 #include "cli/history/busy_history.h"
 #include "cli/history/gang_timeline.h"
 #include "cli/history/run_event.h"
@@ -50,17 +52,19 @@ class FolderFeed final : public PageFeed {
     uint64_t busy = 0;     // windows that it has
     std::string run = {};  // as last sent
     bool gang = false;
+    Time steps_due{};  // when it gets the newest steps
   };
   explicit FolderFeed(std::string folder);
 
   // All on the feed's thread.
   void Tick();
+  void Refresh();
   bool ReadMore(Tail& tail, bool* restarted);
   void ReadSteps();
   void ReadEvents();
   void ReadBusyTimes();
   std::string RunMessage();
-  bool Send(Subscriber& subscriber);
+  bool Send(Subscriber& subscriber, const std::string& run);  // false: the client is gone
   void SendAll();
 
   const std::string folder_;
@@ -75,6 +79,7 @@ class FolderFeed final : public PageFeed {
   std::vector<RunEvent> events_;
   GangTimeline gang_;  // of the current events_
   bool running_ = false;
+  bool loaded_ = false;
   std::string damage_;  // why metrics.jsonl cannot be read further
   std::vector<Subscriber> subscribers_;
   FeedThread thread_;  // last: the rest exists while it runs

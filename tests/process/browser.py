@@ -21,9 +21,9 @@ def is_installed() -> bool:
 class Browser:
     """Starts a browser. REQUIRES: is_installed(). Use as a context manager."""
 
-    def __init__(self, width: int = 1280, height: int = 900):
+    def __init__(self, width: int = 1280, height: int = 900, nice: int = 0):
         self.profile = tempfile.mkdtemp(prefix="browser-")
-        self.driver = subprocess.Popen(["chromedriver", "--port=0"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        self.driver = subprocess.Popen(["nice", "-n", str(nice), "chromedriver", "--port=0"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                        stderr=subprocess.DEVNULL, text=True)
         for line in self.driver.stdout:
             if found := re.search(r"started successfully on port (\d+)", line):

@@ -18,9 +18,9 @@ Result<std::unique_ptr<Dataset>> OpenKind(const Config& config, WorkCounter* cou
     case Kind::kTokens:
       return OpenTokens(config, counter);
     case Kind::kIdx:
-      return OpenIdx(config);
+      return OpenIdx(config, counter);
     case Kind::kCifar10:
-      return OpenCifar10(config);
+      return OpenCifar10(config, counter);
   }
   return Error{Code::kInternal, "unknown kind of data"};
 }

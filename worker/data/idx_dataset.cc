@@ -80,7 +80,8 @@ struct Pair {
   std::string labels_path;
 };
 
-Result<Pair> LoadPair(FilePool* pool, const std::string& folder, const std::string& prefix) {
+Result<Pair> LoadPair(FilePool* pool, const std::string& folder, const std::string& prefix,
+                      WorkCounter* counter) {
   const std::string image_stem = prefix + "-images-idx3-ubyte";
   const std::string label_stem = prefix + "-labels-idx1-ubyte";
   Pair pair;
@@ -95,7 +96,9 @@ Result<Pair> LoadPair(FilePool* pool, const std::string& folder, const std::stri
   }
   pair.part.name = prefix;
   RM_ASSIGN(const IdxFile images, Load(pool, images_path, 3, "images"));
+  if (counter != nullptr) counter->Add(1);
   RM_ASSIGN(const IdxFile labels, Load(pool, pair.labels_path, 1, "labels"));
+  if (counter != nullptr) counter->Add(1);
   if (images.dims[0] != labels.dims[0]) {
     return Problem(
         Code::kInvalid, images_path,
@@ -149,14 +152,18 @@ Status CheckLabels(const Pair& pair, int classes) {
 
 }  // namespace
 
-Result<std::unique_ptr<Dataset>> OpenIdx(const Config& config) {
+Result<std::unique_ptr<Dataset>> OpenIdx(const Config& config, WorkCounter* counter) {
   for (const std::string& folder : {config.path, config.validation_path}) {
     if (folder.empty()) continue;
     RM_TRY(
         CheckFolder(folder, "give the folder with train-images-idx3-ubyte and the files that belong to it"));
   }
+  const std::string& folder = config.validation_path.empty() ? config.path : config.validation_path;
+  RM_ASSIGN(const std::string test_images, Find(folder, "t10k-images-idx3-ubyte"));
+  const bool held_out_files = !config.validation_path.empty() || !test_images.empty();
+  if (counter != nullptr) counter->Begin(held_out_files ? 4 : 2);
   auto pool = std::make_unique<FilePool>();
-  RM_ASSIGN(Pair train, LoadPair(pool.get(), config.path, "train"));
+  RM_ASSIGN(Pair train, LoadPair(pool.get(), config.path, "train", counter));
   RM_ASSIGN(const int classes, Classes(train));
   Shape shape{.tokens = false,
               .channels = 1,
@@ -164,10 +171,8 @@ Result<std::unique_ptr<Dataset>> OpenIdx(const Config& config) {
               .width = static_cast<int>(train.width),
               .classes = classes};
   std::vector<ImagePart> validation;
-  const std::string& folder = config.validation_path.empty() ? config.path : config.validation_path;
-  RM_ASSIGN(const std::string test_images, Find(folder, "t10k-images-idx3-ubyte"));
-  if (!config.validation_path.empty() || !test_images.empty()) {
-    RM_ASSIGN(Pair held_out, LoadPair(pool.get(), folder, "t10k"));
+  if (held_out_files) {
+    RM_ASSIGN(Pair held_out, LoadPair(pool.get(), folder, "t10k", counter));
     RM_TRY(CheckLabels(held_out, classes));
     if (held_out.height != train.height || held_out.width != train.width) {
       return Problem(Code::kInvalid, folder,

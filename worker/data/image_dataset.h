@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/work_counter.h"
 #include "worker/data/dataset.h"
 #include "worker/data/file_pool.h"
 
@@ -42,9 +43,10 @@ Result<std::unique_ptr<Dataset>> MakeImageDataset(const Shape& shape, const Imag
                                                   double validation_fraction);
 
 // Opens a folder of the MNIST family: {train,t10k}-{images-idx3,labels-idx1}-ubyte, each plain or .gz.
-Result<std::unique_ptr<Dataset>> OpenIdx(const Config& config);
+// `counter` counts files, here and below; it may be null.
+Result<std::unique_ptr<Dataset>> OpenIdx(const Config& config, WorkCounter* counter);
 
 // Opens the binary version of CIFAR-10: data_batch_*.bin and test_batch.bin.
-Result<std::unique_ptr<Dataset>> OpenCifar10(const Config& config);
+Result<std::unique_ptr<Dataset>> OpenCifar10(const Config& config, WorkCounter* counter);
 
 }  // namespace ringmaster::data

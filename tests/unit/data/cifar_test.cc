@@ -36,8 +36,11 @@ TEST(Cifar, ReadsAcrossBatchBoundaries) {
   folder.Write("data_batch_2.bin", Records(3, 4));
   folder.Write("test_batch.bin", Records(50, 2));
   folder.Write("batches.meta.txt", "airplane\n");
-  const auto opened = Dataset::Open(CifarConfig(folder));
+  WorkCounter counter;
+  const auto opened = Dataset::Open(CifarConfig(folder), &counter);
   ASSERT_TRUE(opened.ok()) << opened.error().message;
+  EXPECT_EQ(counter.total, 3) << "files";
+  EXPECT_EQ(counter.done, 3);
   const Dataset& data = **opened;
   EXPECT_EQ(data.shape(), (Shape{.tokens = false, .channels = 3, .height = 32, .width = 32, .classes = 10}));
   EXPECT_EQ(data.size(Split::kTrain), 7);

@@ -44,8 +44,11 @@ TEST(IdxDataset, ReadsScaledImagesAndLabels) {
   WriteTrain(folder);
   folder.Write("t10k-images-idx3-ubyte.gz", Gzip(Images(5)));
   folder.Write("t10k-labels-idx1-ubyte", Labels(5));
-  const auto opened = Dataset::Open(IdxConfig(folder));
+  WorkCounter counter;
+  const auto opened = Dataset::Open(IdxConfig(folder), &counter);
   ASSERT_TRUE(opened.ok()) << opened.error().message;
+  EXPECT_EQ(counter.total, 4) << "files";
+  EXPECT_EQ(counter.done, 4);
   const Dataset& data = **opened;
   EXPECT_EQ(data.shape(), (Shape{.tokens = false, .channels = 1, .height = 2, .width = 3, .classes = 10}));
   EXPECT_EQ(data.size(Split::kTrain), 20);

@@ -109,6 +109,25 @@ TEST_F(FolderFeedTest, ARunIsLiveWhileItHoldsTheLock) {
   EXPECT_NE(Receive(stream, R"("phase":"Running")").find(R"("live":true)"), std::string::npos);
 }
 
+TEST_F(FolderFeedTest, AnEventOfALiveRunBringsTheStepsBeforeIt) {
+  const Fd lock(::open((folder_.path() + "/.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  ASSERT_EQ(::flock(lock.get(), LOCK_EX), 0);
+  Serve();
+  const Fd stream = Follow();
+  Receive(stream, "event: gang\n");
+  Append("metrics.jsonl", "[2,4.25,0.1,1,0.5]\n");
+  Receive(stream, R"("from":1,"step":[2])");  // within seconds
+  Append("metrics.jsonl", "[3,4.125,0.1,1,0.5]\n");
+  Append("events.jsonl", Event("Chaos", R"(,"pod":"a-1")"));
+  EXPECT_NE(Receive(stream, "\"killed\"").find(R"("from":2,"step":[3])"), std::string::npos);
+}
+
+TEST_F(FolderFeedTest, AnswersWithoutAPageAreOfTheNewestSteps) {
+  Serve();
+  Append("metrics.jsonl", "[2,4.25,0.1,1,0.5]\n");
+  EXPECT_NE(Get("/api/steps").find(R"("step":[1,2])"), std::string::npos);
+}
+
 TEST_F(FolderFeedTest, AFileThatStartsOverReplacesTheSteps) {
   Serve();
   const Fd stream = Follow();

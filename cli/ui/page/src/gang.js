@@ -176,10 +176,18 @@ export class Gang {
   until(end) { return !this.data.ended && this.data.end - end < 1e-5 ? Math.max(end, this.now()) : end; }
   x(at) { const [begin, end] = this.view(); return this.left + ((at - begin) / (end - begin)) * this.plot; }
 
+  // Returns whether drawing again would move nothing by a pixel.
+  isDrawn() {
+    if (!this.data || this.drawnEnd == null) return false;
+    const [begin, end] = this.view();
+    return this.window ? this.drawnEnd >= end : end - this.drawnEnd < (end - begin) / this.plot;
+  }
+
   draw() {
     const data = this.data, width = this.host.clientWidth;
     if (!data || !width) return;
     const [begin, end] = this.view();
+    this.drawnEnd = this.window ? this.now() : end;
     const longest = Math.max(4, ...data.lanes.map((lane) => lane.worker.length));
     this.left = Math.min(longest * 7.2 + 12, width * 0.3);
     this.plot = width - this.left - 10;

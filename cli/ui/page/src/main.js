@@ -23,13 +23,14 @@ const element = (name, text, attributes = {}) => {
 };
 
 const state = {run: null, steps: new Steps(), detail: null, gang: null, gangAt: 0, events: [], workers: []};
-// What a live run changes all the time is drawn every CALM_MS: a browser on the machine of the run competes with the workers.
-// What happens to the gang is drawn at once.
+// What a live run changes all the time is drawn every CALM_MS or more, so that drawing takes 1 % of the time of this thread: a browser
+// on the machine of the run competes with the workers. What happens to the gang is drawn at once, and what is not on screen is
+// drawn when it comes into view.
 const stale = new Set(), CALM_MS = 2000;
 let calmAt = 0, drawAt = Infinity, drawTimer = 0;
 function changed(what) {
   stale.add(what);
-  const now = performance.now(), calm = state.run?.live && ["run", "steps", "busy"].includes(what);
+  const now = performance.now(), calm = state.run?.live && ["run", "steps", "busy", "clock"].includes(what);
   const at = calm ? Math.max(now, calmAt) : now;
   if (at >= drawAt) return;
   clearTimeout(drawTimer);
@@ -37,12 +38,32 @@ function changed(what) {
   drawTimer = setTimeout(() => requestAnimationFrame(draw), at - now);
 }
 function draw() {
+  const began = performance.now();
   drawAt = Infinity;
-  calmAt = performance.now() + CALM_MS;
+  calmAt = began + CALM_MS;
+  // The run shows numbers of the gang, and the curves show the validation of the run.
+  if (stale.has("gang") && state.run) stale.add("run");
+  if (stale.has("run")) stale.delete("steps"), stale.add("steps");
   const parts = [...stale];
   stale.clear();
   for (const part of parts) views[part]();
+  // The message arrives after the layout and the paint of this frame.
+  const after = new MessageChannel();
+  after.port1.onmessage = () => (calmAt = began + Math.max(CALM_MS, 100 * (performance.now() - began)));
+  after.port2.postMessage(null);
 }
+
+// Calls `appears` when the element comes into view. Returns a function that returns whether it is in view.
+function watchView(node, appears) {
+  let inView = true;
+  new IntersectionObserver(([entry]) => {
+    const before = inView;
+    inView = entry.isIntersecting;
+    if (inView && !before) appears();
+  }, {rootMargin: "100px"}).observe(node);
+  return () => inView && !document.hidden;
+}
+document.addEventListener("visibilitychange", () => { if (!document.hidden && state.run) changed("steps"), changed("busy"), changed("clock"); });
 
 // ---- the list of jobs ----
 
@@ -109,16 +130,29 @@ function drawRun() {
       tiles.push(["Median recovery", value, unit]);
     }
   }
-  $("tiles").replaceChildren(...tiles.map(([label, value, unit]) => {
-    const tile = element("div"), number = element("dd", value);
-    if (unit) number.append(element("small", unit));
-    tile.append(element("dt", label), number);
-    return tile;
-  }));
+  drawTiles(tiles);
   const failure = run.failure;
   $("failure").hidden = !failure;
   if (failure) $("failure").textContent = `Last failure, ${timeOf(failure.time)}: ${failure.message}`;
-  drawSteps();
+}
+
+// Changes only the text that is new: new nodes cost a layout of the whole page.
+function drawTiles(tiles) {
+  const labels = tiles.map(([label]) => label).join();
+  if ($("tiles").dataset.labels !== labels) {
+    $("tiles").dataset.labels = labels;
+    $("tiles").replaceChildren(...tiles.map(([label]) => {
+      const tile = element("div"), number = element("dd");
+      number.append(document.createTextNode(""), element("small"));
+      tile.append(element("dt", label), number);
+      return tile;
+    }));
+  }
+  tiles.forEach(([, value, unit], i) => {
+    const [text, small] = $("tiles").children[i].lastChild.childNodes;
+    if (text.data !== String(value)) text.data = value;
+    if (small.textContent !== (unit || "")) small.textContent = unit || "";
+  });
 }
 
 // ---- curves ----
@@ -140,6 +174,7 @@ function makeCharts() {
   charts.rate = new Chart($("rate"), {series: [{label: "samples/s", color: "--accent"}], zero: true}, zoom);
   charts.goodput = new Chart($("goodput"), {series: [{label: "goodput", color: "--good"}], percent: true}, zoom);
   charts.lr = new Chart($("lr"), {series: [{label: "learning rate", color: "--warn"}], zero: true}, zoom);
+  for (const name in charts) charts[name].inView = watchView(charts[name].host, drawSteps);
 }
 
 // Places the validation losses on the steps of the curve.
@@ -161,15 +196,22 @@ function validationColumn(steps) {
 function drawSteps() {
   if (!charts.loss || $("run").hidden) return;
   const steps = state.detail || state.steps, x = steps.step;
-  charts.loss.set([x, steps.loss, steps.low, steps.high, validationColumn(x)]);
-  charts.rate.set([x, steps.rate]);
-  charts.goodput.set([x, steps.goodput]);
-  charts.lr.set([x, steps.lr]);
+  const columns = {
+    loss: () => [x, steps.loss, steps.low, steps.high, validationColumn(x)],
+    rate: () => [x, steps.rate],
+    goodput: () => [x, steps.goodput],
+    lr: () => [x, steps.lr],
+  };
+  for (const name in columns) if (!charts[name].plot || charts[name].inView()) charts[name].set(columns[name]());
 }
 
 // ---- the gang ----
 
-let gangView = null;
+let gangView = null, gangInView = () => true;
+// The bars of the members grow; a growth of less than a pixel is not drawn.
+function drawClock() {
+  if (gangInView() && !gangView.isDrawn()) gangView.draw();
+}
 const LEGEND = [["killed", "killed or failed"], ["stopped", "stopped"], ["hung", "hung"], ["silent", "silent"], ["leaving", "leaves by plan"], ["joined", "joined"], ["operation", "operation failed"], ["device", "device fault"], ["slow", "straggler"]];
 function makeGang() {
   // Since the newest message, the clock of this page continues the clock of the run. The clock of a node may be ahead.
@@ -191,7 +233,8 @@ function makeGang() {
     ...LEGEND.map(([kind, text]) => item(text, (image) => svg("path", {class: "mark " + kind, d: SHAPES[kind]}, image))),
     item("checkpoint", (image) => svg("path", {d: "M0-4l-4 7h8z", fill: "var(--good)"}, image)),
     item("recovery: training paused", (image) => svg("rect", {x: -6, y: -3, width: 12, height: 5, fill: "var(--accent)"}, image)));
-  setInterval(() => { if (state.run?.live && state.gang && !document.hidden) gangView.draw(); }, 2000);
+  gangInView = watchView($("gang"), () => gangView.draw());
+  setInterval(() => { if (state.run?.live && state.gang) changed("clock"); }, CALM_MS);
 }
 
 function drawGang() {
@@ -209,7 +252,6 @@ function drawGang() {
   });
   $("gang-list").replaceChildren(...rows);
   drawLogWorkers();
-  if (state.run) drawRun();
 }
 
 function drawWorkerTable() {
@@ -267,7 +309,10 @@ async function loadLog() {
   if (atEnd) log.scrollTop = log.scrollHeight;
 }
 
-const views = {run: drawRun, steps: drawSteps, gang: drawGang, events: drawEvents, workers: drawWorkerTable, jobs: drawJobs, busy: () => drawBusy(state.busy)};
+// The card is hidden until there are busy times.
+const busyShown = watchView($("busy-card"), () => drawBusy(state.busy));
+const busyInView = () => $("busy-card").hidden || busyShown();
+const views = {run: drawRun, steps: drawSteps, gang: drawGang, events: drawEvents, workers: drawWorkerTable, jobs: drawJobs, clock: drawClock, busy: () => { if (busyInView()) drawBusy(state.busy); }};
 
 // ---- messages ----
 
@@ -314,7 +359,8 @@ const toggle = (id, apply) => $(id).addEventListener("click", () => {
 toggle("warnings", (on) => $("events").classList.toggle("only", on));
 toggle("log-loss", (on) => { charts.loss.spec.log = on; charts.loss.rebuild(); });
 $("log-worker").addEventListener("change", () => { $("log").textContent = ""; loadLog(); });
-setInterval(() => { if (state.run?.live && !document.hidden) loadLog(); }, 3000);
+const logInView = watchView($("log"), () => loadLog());
+setInterval(() => { if (state.run?.live && logInView()) loadLog(); }, 3000);
 makeGang();
 makeCharts();
 connect();
