@@ -16,6 +16,7 @@
 #include "cli/cluster/log_merge.h"
 #include "cli/cluster/status_screen.h"
 #include "cli/command.h"
+#include "cli/ui/plain_text.h"
 #include "operator/wiring/names.h"
 
 namespace ringmaster::cli {
@@ -41,6 +42,12 @@ struct Source {
   Cluster::Container container;
 };
 
+// Returns a text of the cluster for stdout. A terminal obeys escape sequences that a worker or a user of the
+// namespace chose, so it gets only their colours; a file or a program gets every byte.
+std::string Shown(std::string_view text) {
+  return ::isatty(STDOUT_FILENO) == 1 ? TerminalText(text) : std::string(text);
+}
+
 // Returns the containers of the requested ranks of an attempt. The name of a rank with one container is its
 // number.
 std::vector<Source> SourcesOf(const std::vector<Json>& pods, const LogsFlags& flags, int64_t attempt) {
@@ -65,7 +72,7 @@ std::vector<Source> SourcesOf(const std::vector<Json>& pods, const LogsFlags& fl
 void PrintRootCause(Cluster& cluster, const Json& job, const std::vector<Json>& pods, int64_t tail) {
   const std::string failure = LastFailureText(job, kube::WallNow());
   if (failure.empty()) return;
-  std::printf("== last failure: %s\n", failure.c_str());
+  std::printf("== last failure: %s\n", Shown(failure).c_str());
   const std::string culprit(Text(Child(Child(job, "status"), "lastFailure"), "pod"));
   std::vector<Cluster::Container> containers;
   for (const Json& pod : pods)
@@ -74,7 +81,7 @@ void PrintRootCause(Cluster& cluster, const Json& job, const std::vector<Json>& 
         containers.push_back({culprit, std::string(Text(container, "name"))});
   for (const auto& text : cluster.Logs(containers, tail))
     if (text.ok() && !text->empty())
-      std::printf("== log of %s\n%s", culprit.c_str(), MergeLogs({{culprit, *text}}).c_str());
+      std::printf("== log of %s\n%s", culprit.c_str(), Shown(MergeLogs({{culprit, *text}})).c_str());
   std::printf("== ranks\n");
 }
 
@@ -92,7 +99,7 @@ Status PrintOnce(Cluster& cluster, const std::vector<Source>& sources, int64_t t
   }
   if (logs.empty() && !sources.empty())
     return Error{Code::kUnavailable, "no log can be read; the workers may not have started yet"};
-  std::fputs(MergeLogs(logs).c_str(), stdout);
+  std::fputs(Shown(MergeLogs(logs)).c_str(), stdout);
   return Ok();
 }
 
@@ -105,9 +112,9 @@ Status Follow(Cluster& cluster, const std::vector<Source>& sources, int64_t tail
   for (const Source& source : sources) {
     kube::StreamHandlers handlers;
     handlers.on_line = [&output, name = source.name](std::string_view line) {
-      const std::string_view text = WithoutTime(line);
+      const std::string text = Shown(WithoutTime(line));
       MutexLock lock(output);
-      std::printf("[%s] %.*s\n", name.c_str(), static_cast<int>(text.size()), text.data());
+      std::printf("[%s] %s\n", name.c_str(), text.c_str());
       std::fflush(stdout);
     };
     handlers.on_end = [&ended, &output,
@@ -160,7 +167,10 @@ void AddLogs(CLI::App& app, int& exit_code) {
   command->add_option("--tail", flags->tail, "Number of lines per worker; -1: all")->capture_default_str();
   command->add_flag("-f,--follow", flags->follow, "Print new lines until the workers end");
   AddClusterFlags(*command, flags->cluster);
-  command->footer("Example:\n  kubectl ringmaster logs gpt-text --rank 0,1 -f");
+  command->footer(
+      "A terminal gets the colours of a log, but none of its other escape sequences; a file gets every "
+      "byte.\n"
+      "Example:\n  kubectl ringmaster logs gpt-text --rank 0,1 -f");
   command->callback([flags, &exit_code] {
     const Status done = Logs(*flags);
     exit_code = done.ok() ? kSucceeded : Refuse(done.error());

@@ -23,7 +23,7 @@ namespace {
 
 constexpr auto kPause = milliseconds(500);
 constexpr auto kPeriod = seconds(2);  // where inotify sees no writes, such as those of other hosts
-// What changes with each step is sent every so often: a page draws no faster, and each message wakes a
+// Between two messages with what changes in each step: a page draws no faster, and each message wakes a
 // browser.
 constexpr auto kPauseOfSteps = seconds(2);
 constexpr size_t kMaxEvents = 2000;

@@ -28,6 +28,12 @@ size_t EscapeLength(std::string_view text) {
   return i < text.size() && text[i] >= 0x30 && text[i] <= 0x7e ? i + 1 : i;
 }
 
+// Returns whether an escape sequence sets colours and styles, and nothing else.
+bool IsColor(std::string_view sequence) {
+  return sequence.size() >= 3 && sequence.starts_with("\x1b[") && sequence.ends_with('m') &&
+         sequence.substr(2, sequence.size() - 3).find_first_not_of("0123456789;:") == std::string_view::npos;
+}
+
 // Returns the length of the valid UTF-8 character at the start of `text`, or 0.
 size_t CharacterLength(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
@@ -46,17 +52,26 @@ size_t CharacterLength(std::string_view text) {
   return overlong || surrogate || too_large ? 0 : length;
 }
 
-}  // namespace
-
-std::string PlainText(std::string_view log) {
+std::string Convert(std::string_view log, bool keep_colors) {
   std::string plain;
   plain.reserve(log.size());
+  bool colored = false;
+  const auto end_colors = [&] {
+    if (colored) plain += "\x1b[0m";
+    colored = false;
+  };
   while (!log.empty()) {
     const char c = log[0];
     if (c == '\x1b') {
-      log.remove_prefix(EscapeLength(log));
+      const std::string_view sequence = log.substr(0, EscapeLength(log));
+      if (keep_colors && IsColor(sequence)) {
+        plain += sequence;
+        colored = true;
+      }
+      log.remove_prefix(sequence.size());
       continue;
     }
+    if (c == '\n' || c == '\r') end_colors();
     if (c == '\r') {
       if (log.size() < 2 || log[1] != '\n') plain += '\n';
       log.remove_prefix(1);
@@ -76,8 +91,15 @@ std::string PlainText(std::string_view log) {
       plain += log.substr(0, length);
     log.remove_prefix(length == 0 ? 1 : length);
   }
+  end_colors();
   return plain;
 }
+
+}  // namespace
+
+std::string PlainText(std::string_view log) { return Convert(log, false); }
+
+std::string TerminalText(std::string_view log) { return Convert(log, true); }
 
 std::string_view LastLines(std::string_view text, size_t lines) {
   size_t begin = text.size();

@@ -19,6 +19,12 @@ TEST(PlainText, RemovesTerminalEscapes) {
   EXPECT_EQ(PlainText("open\x1b]0;no end\nnext"), "open0;no end\nnext") << "hides no later line";
 }
 
+TEST(TerminalText, KeepsOnlyColorsAndEndsThemWithTheLine) {
+  EXPECT_EQ(TerminalText("\x1b[1;31mred\x1b[0m\x1b]0;title\a\x1b[2Jgone"), "\x1b[1;31mred\x1b[0mgone\x1b[0m");
+  EXPECT_EQ(TerminalText("\x1b[38:5:1mone\ntwo\n"), "\x1b[38:5:1mone\x1b[0m\ntwo\n");
+  EXPECT_EQ(TerminalText("\x1b[?1mhidden\x1b[>4;2mkeys\x1b[3"), "hiddenkeys");
+}
+
 TEST(PlainText, KeepsMarkupAsText) {
   EXPECT_EQ(PlainText("<script>alert(1)</script>"), "<script>alert(1)</script>");
 }
