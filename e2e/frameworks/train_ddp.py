@@ -32,7 +32,7 @@ def passed(name):
 
 
 def say(**words):
-    print(json.dumps({"time": round(time.time(), 3), "rank": RANK, **words}), flush=True)
+    print(json.dumps({"time": round(time.time(), 6), "rank": RANK, **words}), flush=True)
 
 
 def arguments():
