@@ -263,7 +263,14 @@ void FolderFeed::Tick() {
   // Without a page, only the first tick reads: the first page finds a long run loaded.
   if (loaded_ && subscribers_.empty()) return;
   loaded_ = true;
-  Refresh();
+  const size_t events = events_.size();
+  ReadEvents();
+  const bool due = std::any_of(subscribers_.begin(), subscribers_.end(),
+                               [now = Now()](const Subscriber& one) { return one.steps_due <= now; });
+  // Of a run that only makes steps, nothing more is read until they are due.
+  if (running_ && !due && events_.size() == events) return;
+  ReadSteps();
+  ReadBusyTimes();
   SendAll();
 }
 

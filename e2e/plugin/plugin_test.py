@@ -2,6 +2,8 @@
 """`kubectl ringmaster` with a real API server: kubectl finds the plugin by its name on PATH."""
 
 import json
+import os
+import pty
 import re
 import subprocess
 import threading
@@ -176,6 +178,17 @@ class Plugin(PluginCase):
             self.assertEqual(said, "[0] first\n[1] second\n[0] third\n[1] fourth\n")
             said, _ = self.plugin("logs", name, "--rank", "1", "--tail", 1)
             self.assertEqual(said, "[1] fourth\n")
+
+            # A terminal gets the colours of a log, and no other escape sequence; a pipe gets every byte.
+            kubelet.logs["talks-1-0"] = ["2026-11-21T10:00:00Z \x1b[31mred\x1b[2J\x1b]0;title\x07 text"]
+            self.assertEqual(self.plugin("logs", name, "--rank", "0")[0], "[0] \x1b[31mred\x1b[2J\x1b]0;title\x07 text\n")
+            words, environment = self.command(["logs", name, "--rank", "0"])
+            terminal, worker = pty.openpty()
+            subprocess.run(words, env=environment, stdout=worker, check=True, timeout=60)
+            os.close(worker)
+            self.assertEqual(os.read(terminal, 1000), b"[0] \x1b[31mred text\x1b[0m\r\n")
+            os.close(terminal)
+            kubelet.logs["talks-1-0"] = ["2026-11-21T10:00:00.1Z first", "2026-11-21T10:00:02Z third"]
 
             words, environment = self.command(["logs", name, "-f"])
             following = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True)
