@@ -85,11 +85,11 @@ void Run(const Scale& scale) {
   for (uint64_t i = 0; i < scale.shapes; ++i) shapes.push_back(Shape(i));
   RoomQueue queue;
   for (uint64_t i = 0; i < scale.jobs; ++i)
-    queue.Set(fmt::format("team-{}/waits-{}", i % 40, i), {shapes[i % shapes.size()], 8, {}});
+    queue.Set(fmt::format("team-{}/waits-{}", i % 40, i), {shapes[i % shapes.size()], 8, {}, {}}, capacity);
   // The lock is free between two parts of a sweep.
   double longest_part_us = 0;
   const auto sweep = [&] {
-    for (RoomQueue::Sweep pass; !pass.done;) {
+    for (RoomQueue::Sweep pass; !pass.done();) {
       const auto start = std::chrono::steady_clock::now();
       queue.Ready(capacity, pass);
       longest_part_us = std::max(longest_part_us, MicrosecondsSince(start));

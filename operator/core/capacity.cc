@@ -77,10 +77,14 @@ Capacity::NodeId Capacity::IdOf(const std::string& node) {
   return it->second;
 }
 
-void Capacity::Use(NodeId id, const Amounts& amounts, int64_t sign) {
-  Amounts& used = nodes_[id].used;
-  if (used.size() < amounts.size()) used.resize(amounts.size(), 0);
-  for (size_t i = 0; i < amounts.size(); ++i) used[i] += sign * amounts[i];
+void Capacity::Add(const Amounts& amounts, int64_t sign, Amounts& to) {
+  if (to.size() < amounts.size()) to.resize(amounts.size(), 0);
+  for (size_t i = 0; i < amounts.size(); ++i) to[i] += sign * amounts[i];
+}
+
+void Capacity::Use(NodeId id, const Amounts& amounts, int64_t sign, bool lasting) {
+  Add(amounts, sign, nodes_[id].used);
+  if (lasting) Add(amounts, sign, nodes_[id].lasting);
   Changed(id, false);
 }
 
@@ -125,7 +129,7 @@ Capacity::Index& Capacity::IndexFor(const Shape& shape) {
 int32_t Capacity::Count(const Index& index, const Node& node) const {
   int64_t pods = std::numeric_limits<int32_t>::max();
   for (const auto& [i, amount] : index.requests) {
-    const int64_t free = At(node.allocatable, i) - At(node.used, i);
+    const int64_t free = At(node.allocatable, i) - At(node.used, i) - At(node.claimed, i);
     pods = std::min(pods, std::max<int64_t>(free, 0) / amount);
   }
   return static_cast<int32_t>(pods);
@@ -192,11 +196,13 @@ void Capacity::ForgetIfUnused(NodeId id) {
   if (node.facts) return;
   if (std::any_of(node.used.begin(), node.used.end(), [](int64_t amount) { return amount != 0; })) return;
   ids_.erase(node.name);
+  claim_.erase(id);
   node = {};
   unused_.push_back(id);
 }
 
-void Capacity::SetPod(const std::string& name, const Resources& requests, const std::string& node) {
+void Capacity::SetPod(const std::string& name, const Resources& requests, const std::string& node,
+                      bool lasting) {
   const NodeId id = IdOf(node);
   const auto it = pods_.find(name);
   if (it != pods_.end() && it->second.shape == nullptr && it->second.at == id) return;
@@ -204,7 +210,8 @@ void Capacity::SetPod(const std::string& name, const Resources& requests, const 
   Pod pod;
   pod.requests = Hold(AmountsOfPod(requests));
   pod.at = id;
-  Use(id, *pod.requests, +1);
+  pod.lasting = lasting;
+  Use(id, *pod.requests, +1, lasting);
   pods_.emplace(name, std::move(pod));
   MoveExpectedPods(id);
 }
@@ -281,7 +288,7 @@ void Capacity::Unplace(const std::string& name, Pod& pod) {
     return;
   }
   nodes_[pod.at].expected.erase(name);
-  Use(pod.at, *pod.requests, -1);
+  Use(pod.at, *pod.requests, -1, pod.lasting);
   pod.at = kNoNode;
 }
 
@@ -365,18 +372,23 @@ bool Capacity::Reserve(const std::vector<std::string>& pods, const Shape& shape,
 
 // ---- queries
 
+const std::string* Capacity::DomainOfPeers(const Index& index, const std::vector<std::string>& peers) const {
+  if (index.domain_of.empty()) return nullptr;
+  for (const std::string& name : peers) {
+    const auto pod = pods_.find(name);
+    if (pod == pods_.end() || pod->second.at == kNoNode || !nodes_[pod->second.at].facts) continue;
+    const auto& labels = nodes_[pod->second.at].facts->labels;
+    if (const auto label = labels.find(index.shape->topology_key); label != labels.end())
+      return &label->second;
+  }
+  return nullptr;
+}
+
 const Capacity::Domain* Capacity::BestDomain(const Index& index,
                                              const std::vector<std::string>& peers) const {
-  if (!index.domain_of.empty()) {
-    for (const std::string& name : peers) {
-      const auto pod = pods_.find(name);
-      if (pod == pods_.end() || pod->second.at == kNoNode || !nodes_[pod->second.at].facts) continue;
-      const auto& labels = nodes_[pod->second.at].facts->labels;
-      const auto label = labels.find(index.shape->topology_key);
-      if (label == labels.end()) continue;
-      const auto domain = index.domains.find(label->second);
-      return domain == index.domains.end() ? nullptr : &domain->second;
-    }
+  if (const std::string* value = DomainOfPeers(index, peers)) {
+    const auto domain = index.domains.find(*value);
+    return domain == index.domains.end() ? nullptr : &domain->second;
   }
   const Domain* best = nullptr;
   for (const auto& [value, domain] : index.domains)

@@ -12,6 +12,9 @@
 // that it displaces get other places. Reservations exist only in this process; the next one reserves again
 // for the pods that are not bound.
 //
+// A gang that waits may *claim* nodes: other gangs do not find the room that it waits for, though it may not
+// be free yet. There is one claim at most; core/room_queue.h says whose.
+//
 // The answer is exact for the identical pods of a gang. It does not consider priorities and preemption,
 // unscheduled pods of other owners, inter-pod affinity, zonal volumes and scheduler plug-ins. A gang that is
 // released by mistake is withdrawn after its timeout like any other that finds no nodes.
@@ -97,8 +100,10 @@ class Capacity {
   void SetNode(NodeFacts node);
   void RemoveNode(const std::string& name);
 
-  // Records a pod that is bound to a node, of any owner.
-  void SetPod(const std::string& pod, const Resources& requests, const std::string& node);
+  // Records a pod that is bound to a node, of any owner. `lasting`: it does not end by itself, so that no
+  // claim waits for its room.
+  void SetPod(const std::string& pod, const Resources& requests, const std::string& node,
+              bool lasting = false);
   // Records a pod without a gate and without a node. It keeps its reserved place.
   void ExpectPod(const std::string& pod, const Shape& shape);
   // Records a pod with the operator's gate. It takes a place only if one is reserved for it.
@@ -113,6 +118,24 @@ class Capacity {
   void Unreserve(const std::string& pod);
   // Returns the shape for which the pod has a reserved place. nullptr: none is reserved, or its node is lost.
   Shape ReservedFor(const std::string& pod) const;
+
+  // Claims room for `pods` more pods of the shape in place of the last claim: what is free now, and then the
+  // room of pods that will end, of the earlier claim's nodes first. Until the next claim, no answer contains
+  // the claimed room, and Reserve does not use it. Returns false and claims nothing when the nodes would not
+  // hold them even without the pods that end. Costs as much as there are nodes.
+  bool Claim(const Shape& shape, int32_t pods, const std::vector<std::string>& peers = {});
+  void Disclaim();
+  // While it lives, answers and reservations disregard the claim. Do not change the claim meanwhile.
+  class WithoutClaim {
+   public:
+    explicit WithoutClaim(Capacity& capacity) : capacity_(capacity) { capacity_.LiftClaim(-1); }
+    ~WithoutClaim() { capacity_.LiftClaim(+1); }
+    WithoutClaim(const WithoutClaim&) = delete;
+    WithoutClaim& operator=(const WithoutClaim&) = delete;
+
+   private:
+    Capacity& capacity_;
+  };
 
   // Returns for how many of `count` more pods the nodes have room.
   int32_t RoomFor(const Shape& shape, int32_t count, const std::vector<std::string>& peers = {});
@@ -129,6 +152,8 @@ class Capacity {
     std::optional<NodeFacts> facts;  // unset: only its pods are known so far
     Amounts allocatable;
     Amounts used;
+    Amounts lasting;                 // the part of `used` that does not end by itself
+    Amounts claimed;                 // kept free from other gangs; may exceed what is free
     std::set<std::string> expected;  // pods
   };
   struct Pod {
@@ -136,6 +161,7 @@ class Capacity {
     NodeId at = kNoNode;                // kNoNode: expected, and no node has room for it
     Shape shape;                        // set unless it is bound
     bool reserved = false;              // not visible to the scheduler yet
+    bool lasting = false;
   };
   // The room for one shape within one value of its topology key, or in the whole cluster.
   struct Domain {
@@ -166,15 +192,21 @@ class Capacity {
   static int64_t At(const Amounts& amounts, size_t index) {
     return index < amounts.size() ? amounts[index] : 0;
   }
+  static void Add(const Amounts& amounts, int64_t sign, Amounts& to);
   const Amounts* Hold(Amounts amounts);
   void Drop(const Amounts* amounts);
 
   NodeId IdOf(const std::string& node);
-  void Use(NodeId id, const Amounts& amounts, int64_t sign);
+  void Use(NodeId id, const Amounts& amounts, int64_t sign, bool lasting = false);
+  void LiftClaim(int64_t sign);
   void Changed(NodeId id, bool facts);
   Index& IndexFor(const Shape& shape);
   void Update(Index& index, NodeId id, bool facts) const;
   int32_t Count(const Index& index, const Node& node) const;
+  // Returns how many pods the node could hold once those that end have ended.
+  static int32_t CountLater(const Index& index, const Node& node);
+  // Returns the value of the topology key that the peers are bound to; nullptr: none is bound.
+  const std::string* DomainOfPeers(const Index& index, const std::vector<std::string>& peers) const;
   // Returns the domain with the most room, or that of the peers; nullptr: none has room.
   const Domain* BestDomain(const Index& index, const std::vector<std::string>& peers) const;
   std::string Missing(const Index& index, const Domain& domain, int32_t count) const;
@@ -196,6 +228,7 @@ class Capacity {
   std::vector<NodeId> unused_;
   std::unordered_map<std::string, Pod> pods_;
   std::map<Shape, std::set<std::string>> unplaced_;  // expected pods that no node has room for
+  std::map<NodeId, Amounts> claim_;
 
   // The changed nodes in order, with whether more than their use changed. The first has number first_change_.
   std::vector<std::pair<NodeId, bool>> changes_;

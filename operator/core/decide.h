@@ -9,12 +9,13 @@
 //   summary.cc    the display: phase, conditions, messages
 //   rules.cc      restart rules, back-off, and the kinds of refusal
 //   capacity.cc   whether a gang fits onto the nodes, and which places are reserved
-//   room_queue.cc which of the gangs that wait for room would find it now
+//   room_queue.cc whose turn it is among the gangs that wait for room
 //
 // Everything in this folder is pure, except Capacity: no I/O, no clock, no threads.
 #pragma once
 
 #include "operator/core/model.h"
+#include "operator/core/room_queue.h"
 
 namespace ringmaster::core {
 
@@ -66,6 +67,8 @@ std::vector<int32_t> WaitingRanks(const Observed& observed);
 // With how much room (Fit::room) the next decision would reserve more than now; `fit` replaces Observed::fit.
 // nullopt: it does not wait for room.
 std::optional<int32_t> AwaitedRoom(const Observed& observed, const Fit& fit, Time now);
+// The standing of the job in the queue for room, but for its priority and age.
+RoomQueue::Standing StandingOf(const Observed& observed);
 // Whether pods of this attempt may have reserved places.
 bool MayReserve(const Ledger& ledger, int64_t attempt);
 // The nodes that new pods may not use. Sorted.

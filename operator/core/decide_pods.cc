@@ -172,13 +172,22 @@ std::vector<int32_t> WaitingRanks(const Observed& o) {
 }
 
 std::optional<int32_t> AwaitedRoom(const Observed& o, const Fit& fit, Time now) {
-  if (!ReservesRoom(o)) return std::nullopt;
+  if (!ReservesRoom(o) || ActiveRefusal(o, now) != nullptr) return std::nullopt;
   const auto waiting = static_cast<int32_t>(WaitingRanks(o).size());
   if (fit.room >= waiting) return std::nullopt;
   const Placement p = PlacementOf(o, o.status.ledger);
   if (RunsAlready(o, p)) return fit.room + 1;
   if (!MayRunSmaller(o, now)) return waiting;
   return std::max(p.needed - p.bound - p.coming, fit.room + 1);
+}
+
+RoomQueue::Standing StandingOf(const Observed& o) {
+  RoomQueue::Standing standing;
+  standing.grows = RunsAlready(o, PlacementOf(o, o.status.ledger));
+  standing.stuck = !standing.grows && std::any_of(o.pods.begin(), o.pods.end(), [&](const Pod& pod) {
+    return InGang(o.job, o.status.ledger, pod) && pod.alive() && !pod.deleting() && !pod.gated;
+  });
+  return standing;
 }
 
 bool MayReserve(const Ledger& ledger, int64_t attempt) {

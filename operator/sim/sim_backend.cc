@@ -110,7 +110,10 @@ std::optional<control::Snapshot> SimBackend::Observe(const Key& key) const {
   if (!world_.nodes().empty()) o.not_ready_nodes.emplace(not_ready_.begin(), not_ready_.end());
   for (const auto& [name, at] : restarts_) o.restarted_nodes.push_back({name, at});
   o.prepared = cached.support;
-  if (core::ReservesRoom(o) && !world_.nodes().empty()) o.fit = FitOf(key, cached, o);
+  if (core::ReservesRoom(o) && !world_.nodes().empty())
+    o.fit = FitOf(key, cached, o);
+  else
+    waiting_.Remove(key.ToString(), capacity_);
   // The coordinator runs in the same process. That of a deposed leader has no agents.
   o.order = cached.order;
   if (const JobTruth* truth = world_.Find(key);
@@ -142,13 +145,19 @@ core::Fit SimBackend::FitOf(const Key& key, const Cached& cached, const core::Ob
   if (options_.forgets_reservations && cached.reserved_attempt == o.status.ledger.attempt)
     fit.reserved = cached.reserved;
   const auto reserved = static_cast<int32_t>(fit.reserved.size());
-  const core::Fit more = capacity_.FitOf(shape, static_cast<int32_t>(ranks.size()) - reserved);
+  cached.standing = core::StandingOf(o);
+  core::Fit more;
+  {
+    std::optional<core::Capacity::WithoutClaim> lifted;
+    if (waiting_.MayUseClaim(key.ToString(), cached.standing)) lifted.emplace(capacity_);
+    more = capacity_.FitOf(shape, static_cast<int32_t>(ranks.size()) - reserved);
+  }
   fit.room = reserved + more.room;
   fit.missing = more.missing;
   if (const auto awaited = core::AwaitedRoom(o, fit, now))
-    waiting_.Set(key.ToString(), {shape, *awaited - reserved, {}});
+    waiting_.Set(key.ToString(), {shape, *awaited - reserved, {}, cached.standing}, capacity_);
   else
-    waiting_.Remove(key.ToString());
+    waiting_.Remove(key.ToString(), capacity_);
   return fit;
 }
 
@@ -171,7 +180,7 @@ void SimBackend::Notify(const Key& key) {
 
 // Notifies the jobs that would find room now.
 void SimBackend::NotifyWaiting() {
-  for (core::RoomQueue::Sweep sweep; !sweep.done;)
+  for (core::RoomQueue::Sweep sweep; !sweep.done();)
     for (const std::string& job : waiting_.Ready(capacity_, sweep))
       for (const auto& [key, cached] : cache_)
         if (key.ToString() == job) Notify(key);
@@ -215,6 +224,7 @@ void SimBackend::OnJob(const Key& key) {
       if (!part || (cached.job && cached.job->job.uid != part->job.uid)) cached.order.reset();
       if (!part || (cached.job && cached.job->job.uid != part->job.uid)) cached.support.reset();
       cached.job = std::move(part);
+      if (!cached.job || cached.job->status.ended()) waiting_.Remove(key.ToString(), capacity_);
       CheckReservation(key, cached);
     }
     seen_[0] = std::max(seen_[0], revision);
@@ -356,7 +366,14 @@ Result<Revision> SimBackend::Reserve(const control::Write& write, const core::Re
   cached.reserved = action.ranks;
   cached.reserved_shape = ShapeWithout(action.excluded_nodes);
   if (options_.forgets_reservations || world_.nodes().empty()) return Revision{0};
-  if (capacity_.Reserve(wanted, cached.reserved_shape) || options_.never_says_full) return Revision{0};
+  bool reserved = false;
+  {
+    std::optional<core::Capacity::WithoutClaim> lifted;
+    if (waiting_.MayUseClaim(write.key.ToString(), cached.standing)) lifted.emplace(capacity_);
+    reserved = capacity_.Reserve(wanted, cached.reserved_shape);
+  }
+  waiting_.Refresh(capacity_);
+  if (reserved || options_.never_says_full) return Revision{0};
   for (const std::string& id : wanted) capacity_.Unreserve(id);
   cached.reserved.clear();
   return Error{Code::kConflict, "no room is left"};

@@ -66,6 +66,7 @@ class SimBackend final : public control::Backend {
     int64_t reserved_attempt = 0;
     std::vector<int32_t> reserved;
     core::Capacity::Shape reserved_shape;
+    mutable core::RoomQueue::Standing standing;  // when its room was looked for the last time
   };
   enum Stream : size_t { kJobs, kPods, kSupport, kNodes, kStreams };
 

@@ -449,6 +449,28 @@ TEST_F(KubeBackendTest, PlacesAreReservedBeforeThePodsExist) {
   EXPECT_EQ(FitOf(key).room, 0);
 }
 
+// Two nodes with 8 GPUs each, one of them taken: the gang that waits for both keeps others off the free one.
+TEST_F(KubeBackendTest, ASmallerGangDoesNotOvertakeTheHeadOfTheQueue) {
+  const Key runs = cluster_.Submit(Gang("runs", 1, "gate", 8));
+  const Key large = cluster_.Submit(Gang("large", 2, "gate", 8));
+  const Key small = cluster_.Submit(Gang("small", 1, "gate", 8));
+  for (const Key& key : {runs, large, small}) BeginAttempt(key, 1);
+  AwaitRoom(large);
+  ASSERT_TRUE(Write(runs, core::ReserveRoom{1, {0}}).ok());
+  EXPECT_EQ(FitOf(large).room, 1) << "now it waits";
+  EXPECT_EQ(FitOf(small).room, 0);
+  EXPECT_NE(FitOf(small).missing.find("kept for " + large.ToString()), std::string::npos)
+      << FitOf(small).missing;
+  EXPECT_EQ(Write(small, core::ReserveRoom{1, {0}}).error().code, Code::kConflict);
+  std::atomic<bool> notified{false};
+  backend_->Subscribe([&](const Key& changed) { notified = notified || changed == large; });
+  BeginAttempt(runs, 2);  // gives up its place
+  EXPECT_TRUE(Eventually([&] { return notified.load(); }));
+  EXPECT_EQ(FitOf(small).room, 0);
+  EXPECT_EQ(FitOf(large).room, 2);
+  ASSERT_TRUE(Write(large, core::ReserveRoom{1, {0, 1}}).ok());
+}
+
 TEST_F(KubeBackendTest, AReleaseThatFailsKeepsItsPlaces) {
   std::atomic<int> writes{1000};
   kube::KubeBackend::Options options = cluster_.BackendOptions();

@@ -230,7 +230,7 @@ Time KubeBackend::Housekeeping(Time now) {
   if (forget_nodes) ForgetUnusedNodes();
   if (trim) TrimHeap();
   if (discover) Discover();
-  while (sweep && !sweep->done) {
+  while (sweep && !sweep->done()) {
     std::vector<std::string> ready;
     {
       MutexLock lock(mutex_);

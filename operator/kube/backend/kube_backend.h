@@ -157,9 +157,10 @@ class KubeBackend final : public control::Backend {
     core::JobCounts counted;       // passed to on_counts
     int64_t refused_attempt = 0;   // the API server would not admit its pods; 0: none
     int64_t reserved_attempt = 0;
-    std::vector<std::string> reserved;  // pods, by their names in capacity_
-    core::Capacity::Shape shape;        // of the pods that it would create
-    std::string shape_inputs;           // what `shape` was computed from
+    std::vector<std::string> reserved;   // pods, by their names in capacity_
+    core::RoomQueue::Standing standing;  // when its room was looked for the last time
+    core::Capacity::Shape shape;         // of the pods that it would create
+    std::string shape_inputs;            // what `shape` was computed from
   };
 
   // Hooks of the stores.

@@ -26,7 +26,7 @@ void KubeBackend::OnJob(const Job& before, const Job& after) {
       freed = !keeps && GiveUpPlaces(state);
       if (!current) job_states_.erase(known);
     }
-    if (!current || current->status.ended()) waiting_.Remove(name);
+    if (!current || current->status.ended()) waiting_.Remove(name, capacity_);
   }
   if (freed) CapacityChanged();
   Notify(name);
@@ -78,7 +78,7 @@ void KubeBackend::OnPod(const std::string& name, const std::shared_ptr<const Pod
     if (!current || current->ended) {
       capacity_.RemovePod(name);
     } else if (!current->node().empty()) {
-      capacity_.SetPod(name, *current->requests, current->node());
+      capacity_.SetPod(name, *current->requests, current->node(), own == nullptr);
     } else if (own == nullptr || own->pod.deleting()) {
       capacity_.RemovePod(name);
     } else if (own->pod.gated) {

@@ -73,7 +73,7 @@ core::Fit KubeBackend::FitOf(const JobRecord& job, const core::Observed& observe
   const std::string name = job.key.ToString();
   if (ranks.empty()) {
     MutexLock lock(mutex_);
-    waiting_.Remove(name);
+    waiting_.Remove(name, capacity_);
     return {};
   }
   const core::Capacity::Shape shape = ShapeOf(job, ledger.attempt, core::ExcludedNodes(ledger, now));
@@ -88,13 +88,24 @@ core::Fit KubeBackend::FitOf(const JobRecord& job, const core::Observed& observe
   const auto reserved = static_cast<int32_t>(fit.reserved.size());
   if (!shape->topology_key.empty())
     for (const int32_t rank : fit.reserved) peers.push_back(PlaceName(job, ledger.attempt, rank));
-  core::Fit more = capacity_.FitOf(shape, static_cast<int32_t>(ranks.size()) - reserved, peers);
+  const auto wanted = static_cast<int32_t>(ranks.size()) - reserved;
+  core::RoomQueue::Standing& standing = StateOf(job).standing;
+  standing = core::StandingOf(observed);
+  standing.created = job.created.time_since_epoch().count();
+  core::Fit more = capacity_.FitOf(shape, wanted, peers);
+  if (more.room < wanted) {
+    const core::Capacity::WithoutClaim lifted(capacity_);
+    if (waiting_.MayUseClaim(name, standing))
+      more = capacity_.FitOf(shape, wanted, peers);
+    else if (capacity_.RoomFor(shape, wanted, peers) == wanted)
+      more.missing = fmt::format("the room is kept for {}, which comes first", waiting_.head());
+  }
   fit.room = reserved + more.room;
   fit.missing = std::move(more.missing);
   if (const auto awaited = core::AwaitedRoom(observed, fit, now))
-    waiting_.Set(name, {shape, *awaited - reserved, std::move(peers)});
+    waiting_.Set(name, {shape, *awaited - reserved, std::move(peers), standing}, capacity_);
   else
-    waiting_.Remove(name);
+    waiting_.Remove(name, capacity_);
   return fit;
 }
 
@@ -135,8 +146,13 @@ void KubeBackend::Perform(const Job& job, const control::Write& write, const cor
         capacity_.Unreserve(pod);
         freed = true;
       }
-      reserved =
-          (strict && capacity_.Reserve(wanted, strict, peers)) || capacity_.Reserve(wanted, shape, peers);
+      {
+        std::optional<core::Capacity::WithoutClaim> lifted;
+        if (waiting_.MayUseClaim(name, state.standing)) lifted.emplace(capacity_);
+        reserved =
+            (strict && capacity_.Reserve(wanted, strict, peers)) || capacity_.Reserve(wanted, shape, peers);
+      }
+      waiting_.Refresh(capacity_);
       reserved = reserved && std::all_of(wanted.begin(), wanted.end(), [&](const std::string& pod) {
                    return capacity_.ReservedFor(pod) != nullptr;
                  });

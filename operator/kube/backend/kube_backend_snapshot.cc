@@ -39,15 +39,19 @@ std::optional<control::Snapshot> KubeBackend::Observe(const Key& key) const {
   observed.status = job->status;
   ReadNodes(observed);
   observed.invalid = job->spec->problem;
-  if (!observed.invalid.empty()) return snapshot;
+  if (!observed.invalid.empty()) {
+    MutexLock lock(mutex_);
+    waiting_.Remove(key.ToString(), capacity_);
+    return snapshot;
+  }
   observed.prepared = PreparedOf(*job);
   observed.provider = ProviderOf(*job);
-  if (core::ReservesRoom(observed)) observed.fit = FitOf(*job, observed);
   if (!job->status.ended()) observed.preflight = PreflightOf(*job);
+  if (core::ReservesRoom(observed)) observed.fit = FitOf(*job, observed);
   MutexLock lock(mutex_);
   const JobState& state = StateOf(*job);
   observed.order = state.order;
-  if (!core::ReservesRoom(observed)) waiting_.Remove(key.ToString());
+  if (!core::ReservesRoom(observed)) waiting_.Remove(key.ToString(), capacity_);
   if (job->spec->job.in_place && state.report) observed.report = *state.report;
   return snapshot;
 }

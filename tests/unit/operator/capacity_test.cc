@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
-#include "operator/core/room_queue.h"
 
 namespace ringmaster::core {
 namespace {
@@ -276,43 +275,6 @@ TEST(Capacity, AnswersFollowEveryChange) {
     // An equal shape at another address has a separate index.
     ASSERT_EQ(capacity.FitOf(asked, count), capacity.FitOf(Shared(*asked), count)) << "step " << step;
   }
-}
-
-std::vector<std::string> Ready(const RoomQueue& queue, Capacity& capacity) {
-  std::vector<std::string> all;
-  for (RoomQueue::Sweep sweep; !sweep.done;)
-    for (std::string& job : queue.Ready(capacity, sweep)) all.push_back(std::move(job));
-  return all;
-}
-
-TEST(RoomQueue, ASweepOverManyShapesVisitsEachJobOnce) {
-  Capacity capacity = Cluster(4);
-  RoomQueue queue;
-  std::vector<std::string> jobs;
-  for (int i = 0; i < 50; ++i) {
-    jobs.push_back(fmt::format("job-{}", i));
-    PodShape shape = GpuPod(1);
-    shape.requests["cpu"] += i / 3;
-    queue.Set(jobs.back(), {Shared(shape), 1, {}});
-  }
-  EXPECT_EQ(Ready(queue, capacity), jobs);
-}
-
-TEST(RoomQueue, WakesThoseWhoFindRoomInTheirTurn) {
-  Capacity capacity = Cluster(4);
-  const Capacity::Shape shape = Shared(GpuPod(8));
-  RoomQueue queue;
-  queue.Set("large", {shape, 5, {}});
-  queue.Set("first", {shape, 2, {}});
-  queue.Set("second", {shape, 3, {}});
-  queue.Set("third", {shape, 2, {}});
-  EXPECT_EQ(Ready(queue, capacity), (std::vector<std::string>{"first", "third"}));
-  queue.Set("first", {shape, 1, {}});  // keeps its turn
-  EXPECT_EQ(Ready(queue, capacity), (std::vector<std::string>{"first", "second"}));
-  queue.Remove("first");
-  EXPECT_EQ(Ready(queue, capacity), (std::vector<std::string>{"second"}));
-  capacity.SetNode(GpuNode("n4", 8));
-  EXPECT_EQ(Ready(queue, capacity), (std::vector<std::string>{"large"}));
 }
 
 TEST(Capacity, RepeatedObservationsChangeNothing) {
