@@ -292,14 +292,24 @@ void Capacity::Unplace(const std::string& name, Pod& pod) {
   pod.at = kNoNode;
 }
 
-void Capacity::Place(const std::string& name, Pod& pod) {
-  const Index& index = IndexFor(pod.shape);
+Capacity::NodeId Capacity::NodeFor(const Shape& shape) {
+  const Index& index = IndexFor(shape);
   const auto found =
       std::find_if(index.fits.begin(), index.fits.end(), [](int32_t fits) { return fits > 0; });
-  if (found == index.fits.end())
+  return found == index.fits.end() ? kNoNode : static_cast<NodeId>(found - index.fits.begin());
+}
+
+// A pod that was let through has more right to room than a gang that waits, and the scheduler knows no claim.
+void Capacity::Place(const std::string& name, Pod& pod) {
+  NodeId id = NodeFor(pod.shape);
+  if (id == kNoNode && !claim_.empty()) {
+    const WithoutClaim lifted(*this);
+    id = NodeFor(pod.shape);
+  }
+  if (id == kNoNode)
     unplaced_[pod.shape].insert(name);
   else
-    PutAt(static_cast<NodeId>(found - index.fits.begin()), name, pod);
+    PutAt(id, name, pod);
 }
 
 void Capacity::PlaceAgain(const std::vector<std::string>& pods) {
@@ -326,6 +336,8 @@ void Capacity::MoveExpectedPods(NodeId id) {
 
 // Places waiting pods on a node that may have room again.
 void Capacity::PlaceWaitingOn(NodeId id) {
+  if (unplaced_.empty()) return;
+  const WithoutClaim lifted(*this);
   for (auto it = unplaced_.begin(); it != unplaced_.end();) {
     auto& [shape, waiting] = *it;
     while (!waiting.empty() && IndexFor(shape).fits[id] > 0) {

@@ -128,8 +128,12 @@ class Capacity {
   // While it lives, answers and reservations disregard the claim. Do not change the claim meanwhile.
   class WithoutClaim {
    public:
-    explicit WithoutClaim(Capacity& capacity) : capacity_(capacity) { capacity_.LiftClaim(-1); }
-    ~WithoutClaim() { capacity_.LiftClaim(+1); }
+    explicit WithoutClaim(Capacity& capacity) : capacity_(capacity) {
+      if (capacity_.lifted_++ == 0) capacity_.CountClaim(-1);
+    }
+    ~WithoutClaim() {
+      if (--capacity_.lifted_ == 0) capacity_.CountClaim(+1);
+    }
     WithoutClaim(const WithoutClaim&) = delete;
     WithoutClaim& operator=(const WithoutClaim&) = delete;
 
@@ -198,7 +202,7 @@ class Capacity {
 
   NodeId IdOf(const std::string& node);
   void Use(NodeId id, const Amounts& amounts, int64_t sign, bool lasting = false);
-  void LiftClaim(int64_t sign);
+  void CountClaim(int64_t sign);
   void Changed(NodeId id, bool facts);
   Index& IndexFor(const Shape& shape);
   void Update(Index& index, NodeId id, bool facts) const;
@@ -214,6 +218,7 @@ class Capacity {
   void SetShape(Pod& pod, const Shape& shape);
   void Reshape(const std::string& name, Pod& pod, const Shape& shape);
   void PutAt(NodeId id, const std::string& name, Pod& pod);
+  NodeId NodeFor(const Shape& shape);
   void Place(const std::string& name, Pod& pod);
   void Unplace(const std::string& name, Pod& pod);
   void PlaceAgain(const std::vector<std::string>& pods);
@@ -229,6 +234,7 @@ class Capacity {
   std::unordered_map<std::string, Pod> pods_;
   std::map<Shape, std::set<std::string>> unplaced_;  // expected pods that no node has room for
   std::map<NodeId, Amounts> claim_;
+  int lifted_ = 0;  // the WithoutClaims that live
 
   // The changed nodes in order, with whether more than their use changed. The first has number first_change_.
   std::vector<std::pair<NodeId, bool>> changes_;

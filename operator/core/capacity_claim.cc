@@ -17,7 +17,7 @@ int32_t Capacity::CountLater(const Index& index, const Node& node) {
   return static_cast<int32_t>(pods);
 }
 
-void Capacity::LiftClaim(int64_t sign) {
+void Capacity::CountClaim(int64_t sign) {
   for (const auto& [id, amounts] : claim_) {
     Add(amounts, sign, nodes_[id].claimed);
     Changed(id, false);
@@ -25,7 +25,7 @@ void Capacity::LiftClaim(int64_t sign) {
 }
 
 void Capacity::Disclaim() {
-  LiftClaim(-1);
+  CountClaim(-1);
   claim_.clear();
 }
 
@@ -88,7 +88,7 @@ bool Capacity::Claim(const Shape& shape, int32_t pods, const std::vector<std::st
   for (const Place& place : best->places) take(place.id, place.now);
   for (const Place& place : best->places) take(place.id, place.later - place.now);
   for (const auto& [id, count] : wanted) Add(requests, count, claim_[id]);
-  LiftClaim(+1);
+  CountClaim(+1);
   return true;
 }
 

@@ -84,6 +84,29 @@ TEST(RoomQueue, ASweepOverManyShapesVisitsEachJobOnce) {
   EXPECT_EQ(Ready(queue, capacity), jobs);
 }
 
+// The scheduler knows no claim, so a pod that it may see keeps its right to room.
+TEST(RoomQueue, PodsThatWereLetThroughFindRoomBesideTheClaim) {
+  Capacity capacity = NodesOf8(2);
+  const Capacity::Shape whole = GpuShape(8);
+  ASSERT_TRUE(capacity.Reserve({"let-through"}, whole));
+  capacity.ExpectPod("let-through", whole);
+  RoomQueue queue;
+  queue.Set("head", {whole, 2, {}, Of(0, 1)}, capacity);
+  ASSERT_EQ(queue.head(), "head");
+  // Another owner's pod takes the node where it was expected. The other node is left, and claimed.
+  capacity.SetPod("foreign", {{kGpus, 8}}, "n0");
+  queue.Set("head", {whole, 1, {}, Of(0, 1)}, capacity);
+  {
+    const Capacity::WithoutClaim lifted(capacity);
+    EXPECT_EQ(capacity.RoomFor(whole, 10), 0) << "its room would be given out twice";
+  }
+  // So does one that found no room at first.
+  capacity.ExpectPod("late", whole);
+  capacity.RemovePod("foreign");
+  const Capacity::WithoutClaim lifted(capacity);
+  EXPECT_EQ(capacity.RoomFor(whole, 10), 0);
+}
+
 TEST(RoomQueue, SmallerGangsDoNotTakeWhatTheHeadWaitsFor) {
   Capacity capacity = NodesOf8(4);
   const Capacity::Shape whole = GpuShape(8);
