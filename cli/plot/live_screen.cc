@@ -112,8 +112,9 @@ std::vector<std::string> DrawScreen(const LiveScreen& screen, const TerminalTrai
   for (const auto& worker : screen.workers) shown.push_back(&worker);
   const bool all = static_cast<int>(shown.size()) <= room;
   if (!all)
-    std::ranges::stable_partition(
-        shown, [](const auto* worker) { return worker->state != LiveScreen::Worker::State::kMember; });
+    std::stable_partition(shown.begin(), shown.end(), [](const auto* worker) {
+      return worker->state != LiveScreen::Worker::State::kMember;
+    });
   const size_t count = all ? shown.size() : static_cast<size_t>(room - 1);
   for (size_t i = 0; i < count; ++i) lines.push_back(WorkerLine(*shown[i], name_columns, columns, traits));
   if (!all)

@@ -335,7 +335,8 @@ void World::Terminate(const Key& key, PodTruth& pod, Duration grace) {
   });
 }
 
-void World::RemovePod(const Key& key, const std::string& name) {
+// Takes a copy of the name, which is often that of the pod.
+void World::RemovePod(const Key& key, std::string name) {
   jobs_.at(key).pods.erase(name);
   jobs_.at(key).strays.erase(name);
   PodChanged(key, name);

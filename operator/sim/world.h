@@ -180,7 +180,7 @@ class World {
   void RequestDeletion(const control::Key& key, PodTruth& pod);
   void LeaveBehind(const control::Key& key, bool orphaned);
   void RemoveOrphans(const control::Key& key, const std::vector<std::string>& names);
-  void RemovePod(const control::Key& key, const std::string& name);
+  void RemovePod(const control::Key& key, std::string name);
   void Collect(const control::Key& key);
   PodTruth* FindPod(const control::Key& key, const std::string& uid);
   template <class F>

@@ -266,7 +266,10 @@ void Checker::OnDecision(const core::Observed& o, const core::Decision& decision
     writes += std::holds_alternative<core::SetStatus>(action) ? 1 : 0;
     const auto* remove = std::get_if<core::DeletePod>(&action);
     if (remove == nullptr) continue;
-    Require(!o.job.orphans, "I19",
+    // An earlier job of this name may have been deleted with its pods.
+    const bool of_this_job = std::none_of(o.strays.begin(), o.strays.end(),
+                                          [&](const core::Pod& pod) { return pod.uid == remove->uid; });
+    Require(!o.job.orphans || !of_this_job, "I19",
             remove->name + " is deleted although its job was deleted without its pods");
     for (const core::Pod& pod : o.pods) {
       if (pod.uid != remove->uid || !remove->force() || !pod.alive()) continue;
@@ -312,8 +315,12 @@ void Checker::CheckGangDecision(const core::Observed& o, const core::Decision& d
                 "I16", create->name + " does not avoid " + suspect.node);
     }
     if (const auto* prepare = std::get_if<core::PrepareGang>(&action)) {
-      const bool resized =
-          o.prepared && o.prepared->attempt == prepare->attempt && o.prepared->size != prepare->size;
+      // A leader that crashes before its first status write leaves supporting objects without a ledger. The
+      // next one need not see them when it decides on the size, and replaces them while there is no pod.
+      const bool resized = o.prepared && o.prepared->attempt == prepare->attempt &&
+                           o.prepared->size != prepare->size &&
+                           std::any_of(o.pods.begin(), o.pods.end(),
+                                       [&](const core::Pod& pod) { return pod.attempt == prepare->attempt; });
       Require(o.job.in_place || !resized, "I4", "the gang changes its size within an attempt");
     }
     const auto* release = std::get_if<core::ReleaseGang>(&action);
