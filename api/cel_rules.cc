@@ -39,6 +39,10 @@ constexpr const char* kForbidden = "FieldValueForbidden";
 // rest.
 #define IS_PYTHON(container) "!(" HAS_COMMAND(container) ") || " container ".command[0].contains('python')"
 
+#define ROLES_KNOWN                                                                               \
+  "self.roles.all(r, r.name in (self.framework == 'tensorflow' ? ['chief', 'ps', 'evaluator'] : " \
+  "self.framework == 'pytorch' ? ['master'] : []))"
+
 const std::vector<CelRule>& CrossFieldRules() {
   static const std::vector<CelRule> kRules = {
       {"",
@@ -56,6 +60,15 @@ const std::vector<CelRule>& CrossFieldRules() {
        "self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
        "must consist of lower-case letters, digits and '-', and start and end with a letter or digit (got "
        "\"{self.metadata.name}\")"},
+
+      {"",
+       "metadata.name",
+       {},
+       "has(self.spec.roles) && self.spec.roles.exists(r, r.name != 'master') && size(self.metadata.name) <= "
+       "48",
+       "size(self.metadata.name) <= 38",
+       "must be at most 38 characters with spec.roles (got {size(self.metadata.name)}): pods are named "
+       "NAME-ATTEMPT-ROLE-INDEX"},
 
       {"spec.workers",
        "min",
@@ -106,12 +119,90 @@ const std::vector<CelRule>& CrossFieldRules() {
        "ranks"},
       {"spec",
        "lifecycle.success",
-       {"framework", "launch.kind", "lifecycle.success"},
-       "self.launch.kind != 'none'",
+       {"framework", "lifecycle.success"},
+       "self.framework == 'native' && has(self.lifecycle.success)",
        "self.lifecycle.success == 'AllWorkers'",
-       "must be AllWorkers when spec.launch.kind is {self.launch.kind} (got \"{self.lifecycle.success}\"): "
-       "the agents "
-       "end when every rank has ended; set launch.kind to none"},
+       "must be AllWorkers when spec.framework is native (got \"{self.lifecycle.success}\"): its ranks end "
+       "together"},
+      {"spec",
+       "lifecycle.success",
+       {"framework", "lifecycle.success"},
+       "self.framework != 'native' && has(self.lifecycle.success) && self.lifecycle.success == 'Chief'",
+       "has(self.roles) && self.roles.exists(r, r.name == 'chief')",
+       "must not be Chief without a role named chief; add it to spec.roles, or use Rank0"},
+      {"spec",
+       "roles",
+       {"framework"},
+       "has(self.roles)",
+       ROLES_KNOWN,
+       "framework {self.framework} has no such role: tensorflow has chief, ps and evaluator, pytorch has "
+       "master"},
+      {"spec",
+       "roles",
+       {"framework"},
+       "has(self.roles) && (" ROLES_KNOWN ") && self.roles.exists(r, r.name == 'ps')",
+       "self.roles.exists(r, r.name == 'chief') || (has(self.lifecycle.success) && self.lifecycle.success == "
+       "'Rank0')",
+       "ps needs a chief, whose end is the end of the job: workers and parameter servers run on; add the "
+       "role chief, or set lifecycle.success to Rank0"},
+      {"spec",
+       "roles",
+       {"framework", "launch.kind"},
+       "has(self.roles) && (" ROLES_KNOWN ") && self.roles.exists(r, r.name != 'master')",
+       "self.launch.kind != 'none'",
+       "must have no pods when spec.launch.kind is none: the agents start the roles; remove launch.kind"},
+      {"spec",
+       "workers",
+       {"framework", "workers.min", "workers.max"},
+       "has(self.roles) && (" ROLES_KNOWN ") && self.roles.exists(r, r.name != 'master')",
+       "!has(self.workers.min) && !has(self.workers.max)",
+       "min and max do not apply with spec.roles: the gang has a fixed size; remove them"},
+      {"spec",
+       "network.hostNetwork",
+       {"framework"},
+       "has(self.roles) && (" ROLES_KNOWN ") && self.roles.exists(r, r.name != 'master')",
+       "!self.network.hostNetwork",
+       "must be false with spec.roles: ports of the nodes are allocated for workers only"},
+      {"spec",
+       "roles",
+       {"framework", "launch.kind"},
+       "has(self.roles) && (" ROLES_KNOWN ") && self.launch.kind != 'none'",
+       "self.roles.all(r, !has(r.template) || (has(r.template.spec) && has(r.template.spec.containers) && "
+       "(r.template.spec.containers.exists(c, c.name == 'worker') ? r.template.spec.containers.exists(c, "
+       "c.name == 'worker' && " HAS_COMMAND("c") ") : size(r.template.spec.containers) > 0 && " HAS_COMMAND(
+           "r.template.spec.containers[0]") ")))",
+       "the container that trains must have a command when spec.launch.kind is ranks: the agent starts it"},
+      {"spec.roles[]",
+       "replicas",
+       {"name", "replicas"},
+       "self.name != 'ps'",
+       "self.replicas == 1",
+       "must be 1 for {self.name} (got {self.replicas})"},
+      {"spec.roles[]",
+       "template",
+       {"name"},
+       "self.name == 'master'",
+       "has(self.template)",
+       "required for master, which is the first worker with this template",
+       kMissing},
+      {"spec.roles[]",
+       "",
+       {"name"},
+       "self.name == 'master'",
+       "!has(self.restart) && !has(self.completes)",
+       "restart and completes do not apply to master: it is the first worker; remove them"},
+      {"spec.roles[]",
+       "restart",
+       {"name", "restart"},
+       "self.name == 'chief' && has(self.restart)",
+       "self.restart != 'Never'",
+       "must be Gang or Pod for chief: without it the job never ends"},
+      {"spec.roles[]",
+       "restart",
+       {"name", "restart"},
+       "self.name in ['ps', 'evaluator'] && has(self.restart) && has(self.completes) && self.completes",
+       "self.restart != 'Never'",
+       "Never requires completes: false: otherwise the job never ends"},
       {"spec",
        "workers.template.spec.containers",
        {"framework", "launch.kind"},
@@ -278,6 +369,7 @@ const std::vector<CelRule>& CrossFieldRules() {
 #undef CONTAINERS
 #undef HAS_COMMAND
 #undef IS_PYTHON
+#undef ROLES_KNOWN
 
 // ---- rules of a single field
 

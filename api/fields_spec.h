@@ -64,6 +64,28 @@ struct Table<Workers> {
 };
 
 template <>
+struct Table<Role> {
+  static constexpr auto kFields = std::tuple(
+      F("name", &Role::name, {.required = true, .max_length = 16, .values = "chief|ps|evaluator|master"},
+        "tensorflow: chief, ps (parameter server) or evaluator, as in TF_CONFIG. pytorch: master, which is "
+        "the "
+        "first worker with another template."),
+      F("replicas", &Role::replicas, {.min = 1, .max = 1000},
+        "Number of pods, each with one program. 1 for every role except ps."),
+      F("template", &Role::template_, {.known_fields = PodTemplateFields},
+        "PodTemplateSpec of the role's pods. Default: `workers.template`."),
+      F("restart", &Role::restart, {.max_length = 16, .values = "Gang|Pod|Never"},
+        "What follows when a program of the role fails. Gang: all programs start again. Pod: this one starts "
+        "again in its pod, while the others run. Never: nothing. Default: Pod for ps and evaluator, "
+        "otherwise "
+        "Gang. In a job with ps, workers start again alone, too."),
+      F("completes", &Role::completes, {},
+        "Whether `lifecycle.success: AllWorkers` waits for the role. Default: false for ps and evaluator, "
+        "which "
+        "run until the job ends, otherwise true."));
+};
+
+template <>
 struct Table<Launch> {
   static constexpr auto kFields = std::tuple(
       F("kind", &Launch::kind, {.max_length = 16, .values = "ranks|none"},
@@ -224,10 +246,11 @@ struct Table<Lifecycle> {
         {.min = 0, .max = 10LL * kYearSeconds}, "The operator deletes the finished job after this time."),
       F("cleanPods", &Lifecycle::cleanPods, {.max_length = 16, .values = "None|Running|All"},
         "Which pods of a finished job the operator deletes."),
-      F("success", &Lifecycle::success, {.max_length = 16, .values = "AllWorkers|Rank0"},
-        "Which ranks must end with exit code 0 for the job to succeed. AllWorkers: every rank. Rank0: the "
-        "first one; with `cleanPods: Running` the others are then stopped. Rank0 requires `launch.kind: "
-        "none`."));
+      F("success", &Lifecycle::success, {.max_length = 16, .values = "AllWorkers|Rank0|Chief"},
+        "Which programs must end with exit code 0 for the job to succeed. AllWorkers: every rank, and every "
+        "role that completes. Rank0: the first worker. Chief: the role chief. The other programs are then "
+        "stopped, and their exit codes do not count. Default: Chief in a job with a chief, otherwise "
+        "AllWorkers."));
 };
 
 template <>
@@ -247,6 +270,10 @@ struct Table<Spec> {
         {.max_length = 63, .form = Form::kQualifiedName, .change = Change::kNever},
         "Controller that manages the job."),
       F("workers", &Spec::workers, {.required = true}, "Number and pods of the workers."),
+      F("roles", &Spec::roles, {.max_items = 8, .key = "name"},
+        "Further programs of frameworks other than native. Their pods are named NAME-ATTEMPT-ROLE-INDEX, and "
+        "are "
+        "scheduled in one gang with the workers."),
       F("launch", &Spec::launch, {}, "How the workers of frameworks other than native start their ranks."),
       F("training", &Spec::training, {},
         "Model, data and optimizer. Required for framework native, and only there."),

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <string_view>
 
 #include "api/training_job.h"
 
@@ -20,5 +22,37 @@ bool RestartsInPlace(const Spec& spec);
 // Returns the time that a pod has from SIGTERM to SIGKILL: `checkpoint.gracePeriodSeconds`, or more when its
 // agent gives the ranks more time to stop.
 int32_t GraceSeconds(const Spec& spec);
+
+// ---- roles
+
+// The role of TensorFlow's jobs whose success is that of the job, and PyTorchJob's name of the first worker.
+inline constexpr const char* kChief = "chief";
+inline constexpr const char* kEvaluator = "evaluator";
+inline constexpr const char* kParameterServer = "ps";
+inline constexpr const char* kMaster = "master";
+
+// Returns the roles that a framework knows besides its workers, separated by "|". Empty: none.
+std::string_view RolesOf(std::string_view framework);
+
+// Returns nullptr when the job has no such role.
+const Role* FindRole(const Spec& spec, std::string_view name);
+
+// Whether the role has pods: `master` is the first worker with another template.
+bool HasPods(const Role& role);
+
+// `restart`, or its default: Pod for ps and evaluator, otherwise Gang.
+std::string RestartOf(const Role& role);
+
+// `restart` of the workers: Pod in a job with parameter servers, otherwise Gang.
+std::string WorkersRestart(const Spec& spec);
+
+// `completes`, or its default: false for ps and evaluator, which run until the job ends.
+bool CompletesOf(const Role& role);
+
+// `lifecycle.success`, or its default: Chief in a job with a chief, otherwise AllWorkers.
+std::string SuccessOf(const Spec& spec);
+
+// Returns the template of the pods of a role, or of the worker `index` when `role` is empty.
+const Json& TemplateOf(const Spec& spec, std::string_view role, int32_t index);
 
 }  // namespace ringmaster::api

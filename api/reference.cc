@@ -16,6 +16,7 @@ constexpr const char* kIntroduction = R"(# The TrainingJob API
 Version `ringmaster.dev/v1alpha1`, kind `TrainingJob`, short name `tj`, category `ml`.
 
 - [API: spec](api-spec.md): every field that you write
+- [API: training](api-training.md): every field of `spec.training`
 - [API: status](api-status.md): every field that the operator writes
 - `examples/` in the repository: complete manifests
 
@@ -86,8 +87,14 @@ the members of a running gang would compute different jobs.
 
 constexpr const char* kSpecIntroduction = R"(# API: spec
 
-Every field of `metadata` and `spec`. [The TrainingJob API](api.md) has the rules of the manifest. This page is generated
-from the field tables.
+Every field of `metadata` and `spec`, except those of [spec.training](api-training.md). [The TrainingJob API](api.md) has the
+rules of the manifest. This page is generated from the field tables.
+)";
+
+constexpr const char* kTrainingIntroduction = R"(# API: training
+
+Every field of `spec.training`, which configures the built-in engine. [API: spec](api-spec.md) has the other fields. This
+page is generated from the field tables.
 )";
 
 constexpr const char* kStatusIntroduction = R"(# API: status
@@ -177,7 +184,10 @@ std::string DefaultOf(const Schema& schema) {
   return fmt::format("`{}`", DumpJson(schema.default_value));
 }
 
-void Section(const Schema& schema, const std::string& path, std::string& out) {
+constexpr const char* kTrainingPath = "spec.training";
+
+// Appends the fields of an object and of the objects in it; those of spec.training to `training`.
+void Section(const Schema& schema, const std::string& path, std::string& out, std::string& training) {
   out += fmt::format("\n## {}\n\n", path);
   if (!schema.help.empty()) out += schema.help + "\n\n";
   out += "| Field | Type | Default | Allowed | Meaning |\n|---|---|---|---|---|\n";
@@ -188,7 +198,8 @@ void Section(const Schema& schema, const std::string& path, std::string& out) {
   for (const Schema& field : schema.fields) {
     const Schema& inner = field.item.empty() ? field : field.item.front();
     const std::string inner_path = path + "." + field.name + (field.type == Type::kList ? "[]" : "");
-    if (inner.type == Type::kObject) Section(inner, inner_path, out);
+    if (inner.type == Type::kObject)
+      Section(inner, inner_path, inner_path == kTrainingPath ? training : out, training);
   }
 }
 
@@ -217,11 +228,16 @@ std::vector<ReferencePage> ReferencePages() {
   introduction.replace(introduction.find("{anytime}\n"), 10, anytime + "\n");
   introduction.replace(introduction.find("{never}\n"), 8, never + "\n");
   std::string spec = kSpecIntroduction;
+  std::string training = kTrainingIntroduction;
   std::string status = kStatusIntroduction;
   for (const Schema& field : JobSchema().fields) {
-    if (field.type == Type::kObject) Section(field, field.name, field.name == "status" ? status : spec);
+    if (field.type == Type::kObject)
+      Section(field, field.name, field.name == "status" ? status : spec, training);
   }
-  return {{"api.md", introduction}, {"api-spec.md", spec}, {"api-status.md", status}};
+  return {{"api.md", introduction},
+          {"api-spec.md", spec},
+          {"api-training.md", training},
+          {"api-status.md", status}};
 }
 
 }  // namespace ringmaster::api

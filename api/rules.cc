@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "api/launch.h"
 #include "api/path.h"
 #include "api/pod_template.h"
 #include "api/slots.h"
@@ -13,6 +14,13 @@ namespace ringmaster::api {
 namespace {
 
 constexpr int32_t kMostInTfConfig = 1000;
+constexpr size_t kLongestNameWithRoles = 38;
+
+// Whether the container that trains has a command.
+bool HasCommand(const Json& pod_template) {
+  const Json* container = TrainingContainer(pod_template);
+  return container != nullptr && container->contains("command") && !(*container)["command"].empty();
+}
 
 class Rulebook {
  public:
@@ -82,6 +90,7 @@ class Rulebook {
       Add("spec.workers.template", fmt::format("required when spec.framework is {}", spec_.framework));
     }
     Launch(native);
+    Roles();
     const auto& workers = spec_.workers;
     const bool one_process = spec_.framework == "tensorflow" || spec_.framework == "jax";
     if (one_process && workers.slots != "1" && Clean({"spec.workers.slots"})) {
@@ -102,12 +111,11 @@ class Rulebook {
           fmt::format("must be ranks when spec.framework is native (got \"{}\"): its agents start the ranks",
                       kind));
     }
-    const std::string& success = spec_.lifecycle.success;
-    if (kind != "none" && success != "AllWorkers" && Clean({"spec.lifecycle.success"})) {
-      Add("spec.lifecycle.success", fmt::format("must be AllWorkers when spec.launch.kind is {} (got "
-                                                "\"{}\"): the agents end when every rank has "
-                                                "ended; set launch.kind to none",
-                                                kind, success));
+    const std::string success = spec_.lifecycle.success.value_or("AllWorkers");
+    if (native && success != "AllWorkers" && Clean({"spec.lifecycle.success"})) {
+      Add("spec.lifecycle.success",
+          fmt::format("must be AllWorkers when spec.framework is native (got \"{}\"): its ranks end together",
+                      success));
     }
     const Json& pod_template = spec_.workers.template_;
     if (!spec_.launch.preload.empty() && (native || kind == "none")) {
@@ -117,8 +125,8 @@ class Rulebook {
               spec_.framework, kind));
     }
     if (native || kind == "none" || pod_template.is_null() || !Clean({"spec.workers.template"})) return;
-    const Json* container = TrainingContainer(pod_template);
-    if (container != nullptr && container->contains("command") && !(*container)["command"].empty())
+    if (const Json* container = TrainingContainer(pod_template);
+        container != nullptr && container->contains("command") && !(*container)["command"].empty())
       return Preload((*container)["command"].front().get<std::string>());
     Add("spec.workers.template.spec.containers",
         "the container that trains must have a command when spec.launch.kind is ranks: the agent starts it, "
@@ -132,6 +140,76 @@ class Rulebook {
     Add("spec.launch.preload",
         "the command must be python with a script or a module: the modules are imported in the process that "
         "runs it");
+  }
+
+  void Roles() {
+    if (!Clean({"spec.roles"})) return;
+    const std::vector<Role>& roles = spec_.roles;
+    const bool chief = FindRole(spec_, kChief) != nullptr;
+    if (!chief && spec_.framework != "native" && spec_.lifecycle.success == "Chief" &&
+        Clean({"spec.lifecycle.success"})) {
+      Add("spec.lifecycle.success",
+          "must not be Chief without a role named chief; add it to spec.roles, or use Rank0");
+    }
+    const std::string_view known = RolesOf(spec_.framework);
+    const auto is_known = [&](const Role& role) {
+      return ("|" + std::string(known) + "|").find("|" + role.name + "|") != std::string::npos;
+    };
+    if (!std::all_of(roles.begin(), roles.end(), is_known)) {
+      Add("spec.roles", fmt::format("framework {} has no such role: tensorflow has chief, ps and evaluator, "
+                                    "pytorch has master",
+                                    spec_.framework));
+      return;
+    }
+    for (size_t i = 0; i < roles.size(); ++i) CheckRole(roles[i], fmt::format("spec.roles[{}]", i));
+    if (!chief && FindRole(spec_, kParameterServer) != nullptr && spec_.lifecycle.success != "Rank0") {
+      Add("spec.roles",
+          "ps needs a chief, whose end is the end of the job: workers and parameter servers run on; add the "
+          "role chief, or set lifecycle.success to Rank0");
+    }
+    const auto lacks_command = [](const Role& role) {
+      return !role.template_.is_null() && !HasCommand(role.template_);
+    };
+    if (spec_.launch.kind != "none" && std::any_of(roles.begin(), roles.end(), lacks_command)) {
+      Add("spec.roles",
+          "the container that trains must have a command when spec.launch.kind is ranks: the agent starts "
+          "it");
+    }
+    if (!std::any_of(roles.begin(), roles.end(), HasPods)) return;
+    if (spec_.launch.kind == "none" && Clean({"spec.launch"})) {
+      Add("spec.roles",
+          "must have no pods when spec.launch.kind is none: the agents start the roles; remove "
+          "launch.kind");
+    }
+    if ((spec_.workers.min || spec_.workers.max) && Clean({"spec.workers"})) {
+      Add("spec.workers", "min and max do not apply with spec.roles: the gang has a fixed size; remove them");
+    }
+    if (spec_.network.hostNetwork && Clean({"spec.network.hostNetwork"})) {
+      Add("spec.network.hostNetwork",
+          "must be false with spec.roles: ports of the nodes are allocated for workers only");
+    }
+    if (job_.metadata.name.size() > kLongestNameWithRoles && job_.metadata.name.size() <= 48 &&
+        Clean({"metadata.name"})) {
+      Add("metadata.name",
+          fmt::format("must be at most {} characters with spec.roles (got {}): pods are named "
+                      "NAME-ATTEMPT-ROLE-INDEX",
+                      kLongestNameWithRoles, job_.metadata.name.size()));
+    }
+  }
+
+  void CheckRole(const Role& role, const std::string& path) {
+    if (role.name != kParameterServer && role.replicas != 1)
+      Add(path + ".replicas", fmt::format("must be 1 for {} (got {})", role.name, role.replicas));
+    if (role.name == kMaster) {
+      if (role.template_.is_null())
+        Add(path + ".template", "required for master, which is the first worker with this template");
+      if (role.restart || role.completes)
+        Add(path, "restart and completes do not apply to master: it is the first worker; remove them");
+    } else if (role.restart == "Never" && role.name == kChief) {
+      Add(path + ".restart", "must be Gang or Pod for chief: without it the job never ends");
+    } else if (role.restart == "Never" && CompletesOf(role)) {
+      Add(path + ".restart", "Never requires completes: false: otherwise the job never ends");
+    }
   }
 
   // Linux limits an environment variable to 128 KiB.

@@ -38,6 +38,16 @@ struct Workers {
   int32_t EffectiveMax() const { return max.value_or(replicas); }
 };
 
+// Further programs of a job, next to its workers; frameworks other than native.
+struct Role {
+  std::string name;                    // chief | ps | evaluator | master
+  int32_t replicas = 1;                // pods, each with one program
+  Json template_;                      // PodTemplateSpec; null: that of the workers
+  std::optional<std::string> restart;  // Gang | Pod | Never; default: launch.h
+  std::optional<bool> completes;       // default: launch.h
+  bool operator==(const Role&) const = default;
+};
+
 // How the command of a worker's template starts; frameworks other than native.
 struct Launch {
   std::string kind = "ranks";        // ranks | none
@@ -190,7 +200,7 @@ struct Lifecycle {
   int64_t activeDeadlineSeconds = 0;  // 0: none
   int64_t ttlSecondsAfterFinished = 86400;
   std::string cleanPods = "Running";   // None | Running | All
-  std::string success = "AllWorkers";  // AllWorkers | Rank0
+  std::optional<std::string> success;  // AllWorkers | Rank0 | Chief; default: launch.h
   bool operator==(const Lifecycle&) const = default;
 };
 
@@ -199,6 +209,7 @@ struct Spec {
   bool suspend = false;
   std::string managedBy = "ringmaster.dev/operator";
   Workers workers;
+  std::vector<Role> roles;
   Launch launch;
   std::optional<Training> training;  // native only
   Checkpoint checkpoint;

@@ -88,15 +88,15 @@ Status Render(RenderFlags flags) {
   // The operator resolves `auto` by what the cluster supports. Every cluster supports gates.
   const std::string& gang = flags.gang.empty() ? job.spec.scheduling.gang : flags.gang;
   flags.context.gang = gang == "auto" ? wiring::Gang::kGate : Gangs().at(gang);
-  flags.context.size = job.spec.workers.replicas;
+  const std::vector<int32_t> ranks = wiring::RanksOf(job, job.spec.workers.replicas);
+  flags.context.size = static_cast<int32_t>(ranks.size());
   std::sort(flags.context.excluded_nodes.begin(), flags.context.excluded_nodes.end());
 
   for (const std::string& warning : wiring::TemplateWarnings(job))
     std::fprintf(stderr, "ringmaster: warning: %s\n", warning.c_str());
   const auto print = [](const Json& object) { std::printf("---\n%s", api::YamlText(object).c_str()); };
   for (const Json& object : wiring::ObjectsOf(job, flags.uid, flags.context)) print(object);
-  for (int32_t rank = 0; rank < flags.context.size; ++rank)
-    print(wiring::PodOf(job, flags.uid, rank, flags.context));
+  for (const int32_t rank : ranks) print(wiring::PodOf(job, flags.uid, rank, flags.context));
   return Ok();
 }
 

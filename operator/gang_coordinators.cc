@@ -46,8 +46,7 @@ void GangCoordinators::Order(const control::Key& key, const std::string& uid, co
   if (first || replaced || (coordinator.stopping && !order.stop)) {
     Start(job, coordinator, status, order, first);
   } else {
-    const rendezvous::SetLimits limits = control::LimitsOf(order);
-    server_.SetLimits(job, limits.min, limits.target, limits.max);
+    server_.SetLimits(job, control::LimitsOf(order));
     if (order.programs) server_.AllowRestart(job, order.accounted);
   }
   server_.SetAttempt(job, order.attempt);

@@ -24,7 +24,7 @@ void Visit(V& v, Hello& m) {
   v.Name("job", m.job), v.Name("pod", m.pod), v.Name("agent", m.agent), v.Secret("secret", m.secret);
   v.Count("attempt", m.attempt);
   // Agents of earlier releases do not send these.
-  v.Optional("slot", m.slot), v.Optional("node", m.node);
+  v.Optional("slot", m.slot), v.Optional("node", m.node), v.Optional("role", m.role);
 }
 template <class V>
 void Visit(V& v, Fingerprints& m) {
@@ -111,6 +111,7 @@ void Visit(V& v, Prepare& m) {
 template <class V>
 void Visit(V& v, Member& m) {
   v.Name("id", m.id), v.Name("pod", m.pod), v.Address("address", m.address);
+  v.Optional("role", m.role);
 }
 template <class V>
 void Visit(V& v, NewGeneration& m) {
@@ -132,10 +133,12 @@ void Visit(V& v, ProgramState& m) {
   v("phase", m.phase), v("generation", m.generation), v("rank", m.rank), v("world", m.world);
   v.Address("address", m.address), v("exitCode", m.exit_code), v.Name("evidence", m.evidence);
   v("message", m.message), v.Count("endedMicros", m.ended_us);
+  v.Optional("life", m.life);
 }
 template <class V>
 void Visit(V& v, StartProgram& m) {
   v("generation", m.generation), v.List("members", m.members, kMaxMembers);
+  v.Optional("life", m.life);
 }
 template <class V>
 void Visit(V& v, StopProgram& m) {
@@ -177,11 +180,12 @@ struct Writer {
     if (value) object[key] = ToValue(*value);
   }
 
-  // The kinds of fields differ for the reader only.
+  // Builds before the member existed reject nothing: they skip what they do not know.
   template <class T>
   void Optional(const char* key, T& value) {
-    object[key] = value;
+    if (value != T{}) object[key] = value;
   }
+  // The kinds of fields differ for the reader only.
   void Name(const char* key, std::string& value) { object[key] = value; }
   void Secret(const char* key, std::string& value) { object[key] = value; }
   void Address(const char* key, std::string& value) { object[key] = value; }

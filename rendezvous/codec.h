@@ -39,7 +39,7 @@ inline constexpr int32_t kMaxSlots = 1000;
 inline constexpr size_t kMaxAgentFrameBytes = size_t{1} << 20;
 inline constexpr size_t kMaxFrameBytes = size_t{64} << 20;
 // A NewGeneration of as many members as allowed, all with the longest names and addresses, fits a frame.
-static_assert(kMaxMembers * (kMaxAddressBytes + 2 * kMaxNameBytes + 64) + (1 << 20) <= kMaxFrameBytes);
+static_assert(kMaxMembers * (kMaxAddressBytes + 3 * kMaxNameBytes + 64) + (1 << 20) <= kMaxFrameBytes);
 
 // Returns a whole frame, including its length.
 std::string Encode(const Message& message);

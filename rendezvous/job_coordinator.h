@@ -16,6 +16,7 @@
 #include "rendezvous/busy_times.h"
 #include "rendezvous/event_line.h"
 #include "rendezvous/messages.h"
+#include "rendezvous/program_policy.h"
 #include "rendezvous/report.h"
 
 namespace ringmaster::rendezvous {
@@ -42,6 +43,7 @@ struct ProgramOptions {
   Duration stable_after = seconds(600);
   // Failures of this incarnation and of older ones are accounted: the next one may start. See AllowRestart.
   Generation accounted = 0;
+  ProgramPolicy policy = {};
 };
 
 struct CoordinatorOptions {
@@ -49,7 +51,7 @@ struct CoordinatorOptions {
   int32_t min = 1;
   int32_t target = 1;  // replicas: the first formation waits for this many
   int32_t max = 1;
-  int32_t slots = 1;  // members per pod; min, target and max count members
+  int32_t slots = 1;  // members per worker pod; min, target and max count members that are workers
   uint32_t term = 0;  // increases with every coordinator of this job
   // The job has run under an earlier coordinator, and its members may still be training. They get
   // `holder_grace` to connect, counted from the first one that joins, because the new coordinator's address
@@ -110,6 +112,7 @@ struct SetLimits {
   int32_t min = 1;
   int32_t target = 1;
   int32_t max = 1;
+  ProgramPolicy policy = {};  // only for programs
 };
 struct PodEnded {  // all processes of this pod have ended; REQUIRES: before another pod of this name connects
   std::string pod;

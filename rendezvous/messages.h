@@ -29,6 +29,7 @@ struct Hello {
   int64_t attempt = 0;    // attempt of the pod; 0: attempts are not used (`ringmaster run`)
   int32_t slot = 0;       // which of its pod's trainers this agent supervises
   std::string node = {};  // node of the pod; empty: unknown
+  std::string role = {};  // of the pod; empty: worker (programs only)
   bool operator==(const Hello&) const = default;
 };
 
@@ -215,6 +216,7 @@ struct Member {
   std::string id;
   std::string pod;
   std::string address;
+  std::string role = {};  // empty: worker; its index is the position among the members of its role
   bool operator==(const Member&) const = default;
 };
 
@@ -265,8 +267,9 @@ struct Exit {
 //
 // An agent can also run the program of a user, which knows nothing of these messages. An *incarnation* is one
 // life of the gang's programs: all start together, and when one fails, all are stopped. It has the number of
-// a generation. Both sides repeat their whole state after every change and on every new connection, so no
-// message is needed twice and none must arrive.
+// a generation. A role may allow its programs to start again alone: each start of a rank within one
+// incarnation is a *life*. Both sides repeat their whole state after every change and on every new
+// connection, so no message is needed twice and none must arrive.
 
 enum class ProgramPhase : uint8_t {
   kIdle,      // ready to start; a program that ran before was stopped by an order
@@ -286,6 +289,7 @@ struct ProgramState {
   std::string evidence = {};  // of kEnded: exit | hang | start
   std::string message = {};   // of kEnded, for people: the last line of its output
   int64_t ended_us = 0;       // of kEnded: how long ago, when this was sent
+  int32_t life = 0;           // how often this rank was started again in that incarnation
   bool operator==(const ProgramState&) const = default;
 };
 
@@ -293,6 +297,7 @@ struct ProgramState {
 struct StartProgram {
   Generation generation = 0;
   std::vector<Member> members;
+  int32_t life = 0;  // above 0: start this rank again, alone
   bool operator==(const StartProgram&) const = default;
 };
 

@@ -78,6 +78,7 @@ void ProgramCoordinator::ShiftTimes(Duration gap) {
   for (auto& [agent, peer] : peers_) {
     shift(peer.heard);
     shift(peer.lost_at);
+    shift(peer.restart_at);
   }
   for (Time* time : {&started_at_, &first_state_, &last_join_, &formed_at_, &incident_due_, &stop_until_})
     shift(*time);
@@ -89,9 +90,11 @@ void ProgramCoordinator::OnConnected(const AgentConnected& event, Time now) {
   const Hello& hello = event.hello;
   const auto known = peers_.find(hello.agent);
   const bool elsewhere =
-      known != peers_.end() && (known->second.pod != hello.pod || known->second.slot != hello.slot);
+      known != peers_.end() && (known->second.pod != hello.pod || known->second.slot != hello.slot ||
+                                known->second.role != hello.role);
+  const int32_t slots = hello.role.empty() ? options_.slots : 1;
   // An agent does not speak for another place than its own.
-  if (hello.slot < 0 || hello.slot >= options_.slots || elsewhere) {
+  if (hello.slot < 0 || hello.slot >= slots || elsewhere || programs_.policy.Find(hello.role) == nullptr) {
     outputs_.push_back(CloseConnection{event.connection});
     return;
   }
@@ -113,6 +116,7 @@ void ProgramCoordinator::OnConnected(const AgentConnected& event, Time now) {
   peer.pod = hello.pod;
   peer.slot = hello.slot;
   peer.node = hello.node;
+  peer.role = hello.role;
   peer.connection = event.connection;
   peer.heard = now;
   peer.fresh = peer.silent = false;
@@ -176,20 +180,22 @@ void ProgramCoordinator::OnPodEnded(const std::string& pod, Time now) {
   }
 }
 
-// A rank that has done its part is not needed any more.
+// A rank that has done its part, or that the others can spare, is not needed any more.
 void ProgramCoordinator::MemberLost(const Peer& peer, const std::string& evidence, const std::string& why,
                                     Time now) {
   last_join_ = now;
   if (stage_ != Stage::kRunning || !InCurrent(peer) || Succeeded(peer)) return;
+  if (RoleOf(peer).restart == ProgramRestart::kNever) {
+    AddEvent(EventKind::kWorkerFailed, peer.pod + " is lost (" + why + "): the others run without it");
+    return;
+  }
   if (peer.leaving) {
     AddEvent(EventKind::kOther, "the programs get SIGTERM: a worker has left");
     StopCurrent(programs_.stop_grace, now);
     return;
   }
   // A program that failed before its agent was lost is the better explanation.
-  const bool failed =
-      peer.state && peer.state->generation == current_ && peer.state->phase == ProgramPhase::kEnded;
-  if (failed) {
+  if (EndedInCurrent(peer)) {
     FailCurrent({peer.pod, peer.state->evidence, peer.state->exit_code, peer.state->message}, true, now);
   } else {
     FailCurrent({peer.pod, evidence, 0, why}, false, now);
@@ -223,6 +229,7 @@ void ProgramCoordinator::OnMessage(Peer& peer, const Message& message, Time now)
 void ProgramCoordinator::OnState(Peer& peer, const ProgramState& state, Time now) {
   // Sent before it received the order to start.
   if (peer.fresh && InCurrent(peer) && state.generation < current_ && stage_ != Stage::kForming) return;
+  if (peer.fresh && InCurrent(peer) && state.generation == current_ && state.life < peer.life) return;
   const bool was_ready = peer.ready();
   if (state.phase == ProgramPhase::kEnded)
     peer.ended_at = now - std::chrono::microseconds(std::clamp<int64_t>(state.ended_us, 0, kMaxAgeUs));
@@ -281,11 +288,13 @@ void ProgramCoordinator::OnProgress(const Peer& peer, const Progress& progress, 
 
 void ProgramCoordinator::OnLimits(const SetLimits& limits, Time now) {
   CHECK(limits.min >= 1 && limits.min <= limits.max, "min {} max {}", limits.min, limits.max);
+  programs_.policy = limits.policy;
   if (options_.min == limits.min && options_.target == limits.target && options_.max == limits.max) return;
   options_.min = limits.min;
   options_.target = limits.target;
   options_.max = limits.max;
   last_join_ = now;
+  report_dirty_ = true;
 }
 
 void ProgramCoordinator::Send(const Peer& peer, Message message) {
@@ -316,7 +325,8 @@ void ProgramCoordinator::RefreshReport() {
   for (const Member& member : members_) {
     const auto it = peers_.find(member.id);
     if (it == peers_.end() || stage_ != Stage::kRunning) continue;
-    if (++members_of[it->second.pod] == options_.slots) report_.live_pods.push_back(it->second.pod);
+    const int32_t slots = member.role.empty() ? options_.slots : 1;
+    if (++members_of[it->second.pod] == slots) report_.live_pods.push_back(it->second.pod);
   }
   for (const auto& [agent, peer] : peers_) {
     if (peer.silent || peer.stuck) report_.silent_pods.push_back(peer.pod);

@@ -16,12 +16,17 @@
 // Invariants
 //  P1 Incarnations increase: a number is never used twice, and those of a higher term are above all others.
 //  P2 An incarnation starts only when no agent that can be reached runs a program of an older one.
-//  P3 The job is finished only when every rank of one incarnation has ended with exit code 0.
-//  P4 An incarnation has at least min and at most max ranks. Ranks follow the order of pods and slots.
+//  P3 The job is finished only when every rank of one incarnation that decides about it has ended with exit
+//     code 0: all ranks, unless the policy names a role or the first worker.
+//  P4 An incarnation has at least min and at most max workers, and each role completely. Ranks follow the
+//     order of roles, with the workers first, then of pods and slots.
 //  P5 Each incarnation has at most one incident: its earliest failure, where a crash outweighs an exit code
 //     that frameworks use for a lost peer. Programs that end later, or after an order to stop, are
 //     consequences.
 //  P6 After an incident no incarnation starts before AllowRestart for it.
+//  P7 A rank whose role restarts alone has at most one program at a time: its next life starts after its
+//  agent
+//     reported the end of the last one. No other rank is stopped for it.
 #pragma once
 
 #include <map>
@@ -73,6 +78,11 @@ class ProgramCoordinator final : public JobCoordinator {
     std::optional<ProgramState> state;  // the last one it reported
     bool fresh = false;                 // reported on this connection
     Time ended_at{};                    // of a state kEnded: when its program ended, by its own clock
+    std::string role;                   // empty: worker
+    int32_t life = 0;                   // of its program in the current incarnation; see messages.h
+    int32_t restarts = 0;               // lives that failed soon, in a row
+    Time life_since{};                  // when this life started
+    Time restart_at = kNever;           // when the next life starts
 
     bool runs() const {
       return state && (state->phase == ProgramPhase::kRunning || state->phase == ProgramPhase::kStopping);
@@ -117,6 +127,17 @@ class ProgramCoordinator final : public JobCoordinator {
   bool InCurrent(const Peer& peer) const { return ranks_.contains(peer.agent); }
   // Whether this rank of the current incarnation has done its part.
   bool Succeeded(const Peer& peer) const;
+  // Whether the program of this rank has ended, in its newest life.
+  bool EndedInCurrent(const Peer& peer) const;
+  // Whether the members that decide about success have all ended with exit code 0.
+  bool Decided() const;
+  // Whether the gang continues without this rank, whose program has failed.
+  bool Spared(const Peer& peer) const;
+  bool RestartsAlone(const Peer& peer) const;
+  void PlanRestart(Peer& peer, Time now);
+  void RestartAlone(Peer& peer, Time now);
+  const ProgramRole& RoleOf(const Peer& peer) const;
+  int32_t Workers() const;          // members of the current incarnation that are workers
   std::vector<Peer*> ReadyPeers();  // in the order of ranks
   Time FormationDue() const;        // kNever: too few workers, or no permission
   Time GrowthDue() const;           // kNever: no worker waits to join
@@ -126,7 +147,7 @@ class ProgramCoordinator final : public JobCoordinator {
   void RefreshReport();
 
   CoordinatorOptions options_;
-  const ProgramOptions programs_;
+  ProgramOptions programs_;
   std::vector<CoordinatorOutput> outputs_;
   Report report_;
   bool report_dirty_ = true;

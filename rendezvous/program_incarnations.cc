@@ -84,38 +84,123 @@ void ProgramCoordinator::Advance(Time now) {
 
 // ---- running
 
-bool ProgramCoordinator::Succeeded(const Peer& peer) const {
+const ProgramRole& ProgramCoordinator::RoleOf(const Peer& peer) const {
+  const ProgramRole* role = programs_.policy.Find(peer.role);
+  return role == nullptr ? programs_.policy.workers : *role;
+}
+
+int32_t ProgramCoordinator::Workers() const {
+  return static_cast<int32_t>(
+      std::count_if(members_.begin(), members_.end(), [](const Member& m) { return m.role.empty(); }));
+}
+
+bool ProgramCoordinator::EndedInCurrent(const Peer& peer) const {
   return peer.state && peer.state->generation == current_ && peer.state->phase == ProgramPhase::kEnded &&
-         peer.state->exit_code == 0;
+         peer.state->life >= peer.life;
+}
+
+bool ProgramCoordinator::Succeeded(const Peer& peer) const {
+  return EndedInCurrent(peer) && peer.state->exit_code == 0;
+}
+
+bool ProgramCoordinator::Decided() const {
+  using Decider = ProgramPolicy::Decider;
+  const ProgramPolicy& policy = programs_.policy;
+  bool any = false;
+  for (const Member& member : members_) {
+    const ProgramRole* role = policy.Find(member.role);
+    const bool decides = policy.decider == Decider::kFirst  ? &member == &members_.front()
+                         : policy.decider == Decider::kRole ? member.role == policy.decider_role
+                                                            : role == nullptr || role->completes;
+    if (!decides) continue;
+    any = true;
+    const auto it = peers_.find(member.id);
+    // Erased after its success: otherwise its loss would have ended this stage.
+    if (it != peers_.end() && !Succeeded(it->second)) return false;
+  }
+  return any;
+}
+
+// ---- programs that the gang does not stop for
+
+bool ProgramCoordinator::Spared(const Peer& peer) const {
+  return RoleOf(peer).restart == ProgramRestart::kNever || RestartsAlone(peer);
+}
+
+bool ProgramCoordinator::RestartsAlone(const Peer& peer) const {
+  const ProgramPolicy& policy = programs_.policy;
+  if (RoleOf(peer).restart != ProgramRestart::kAlone) return false;
+  if (std::binary_search(policy.ruled_exit_codes.begin(), policy.ruled_exit_codes.end(),
+                         peer.state->exit_code))
+    return false;
+  return peer.restart_at != kNever || peer.restarts < policy.max_restarts;
+}
+
+void ProgramCoordinator::PlanRestart(Peer& peer, Time now) {
+  const ProgramPolicy& policy = programs_.policy;
+  if (now - std::max(peer.life_since, formed_at_) >= programs_.stable_after) peer.restarts = 0;
+  Duration wait = policy.backoff_initial;
+  for (int32_t i = 0; i < peer.restarts && wait < policy.backoff_max; ++i) wait *= 2;
+  wait = std::min(wait, policy.backoff_max);
+  ++peer.restarts;
+  peer.restart_at = now + wait;
+  FailureRecord record{peer.pod, peer.state->evidence, peer.state->exit_code, peer.state->message};
+  AddEvent(EventKind::kWorkerFailed,
+           DescribeEnd(record) + "; it starts again alone in " + std::to_string(ToMs(wait)) + " ms");
+  ++report_.worker_failures;
+  report_.last_failure = std::move(record);
+  report_dirty_ = true;
+}
+
+void ProgramCoordinator::RestartAlone(Peer& peer, Time now) {
+  peer.restart_at = kNever;
+  peer.life_since = now;
+  StartProgram start = std::get<StartProgram>(*start_message_);
+  start.life = ++peer.life;
+  Send(peer, std::move(start));
+  // As far as is known, like Publish.
+  peer.state->phase = ProgramPhase::kRunning;
+  peer.state->life = peer.life;
+  report_dirty_ = true;
 }
 
 bool ProgramCoordinator::CheckRunning(Time now) {
   for (auto& [agent, peer] : peers_) {
     if (peer.leaving && (!InCurrent(peer) || Succeeded(peer))) ReleaseIdle(peer);
   }
+  if (Decided()) {
+    const ProgramPolicy& policy = programs_.policy;
+    const char* who = policy.decider == ProgramPolicy::Decider::kAll     ? "every program"
+                      : policy.decider == ProgramPolicy::Decider::kFirst ? "rank 0"
+                                                                         : policy.decider_role.c_str();
+    End(GangPhase::kFinished, std::string(who) + " has ended with exit code 0");
+    return true;
+  }
   const Peer* root = nullptr;
-  size_t succeeded = 0;
   bool leaving = false;
   for (const Member& member : members_) {
     const auto it = peers_.find(member.id);
-    if (it == peers_.end()) {
-      ++succeeded;  // it was erased after its success: otherwise its loss would have ended this stage
-      continue;
-    }
-    const Peer& peer = it->second;
-    if (Succeeded(peer)) {
-      ++succeeded;
-      continue;
-    }
+    if (it == peers_.end()) continue;
+    Peer& peer = it->second;
+    if (Succeeded(peer)) continue;
     leaving = leaving || peer.leaving;
-    const bool ended =
-        peer.state && peer.state->generation == current_ && peer.state->phase == ProgramPhase::kEnded;
+    if (!EndedInCurrent(peer)) continue;
+    if (Spared(peer)) {
+      if (RoleOf(peer).restart == ProgramRestart::kNever) {
+        if (std::exchange(peer.restarts, 1) == 0) {
+          const ProgramState& state = *peer.state;
+          AddEvent(EventKind::kWorkerFailed,
+                   DescribeEnd({peer.pod, state.evidence, state.exit_code, state.message}) +
+                       "; the others run without it");
+        }
+        continue;
+      }
+      if (peer.restart_at == kNever) PlanRestart(peer, now);
+      if (now >= peer.restart_at && peer.ready()) RestartAlone(peer, now);
+      continue;
+    }
     const auto order = [](const Peer& p) { return std::pair(SuspicionOf(*p.state), p.ended_at); };
-    if (ended && (root == nullptr || order(peer) < order(*root))) root = &peer;
-  }
-  if (succeeded == members_.size()) {
-    End(GangPhase::kFinished, "every program has ended with exit code 0");
-    return true;
+    if (root == nullptr || order(peer) < order(*root)) root = &peer;
   }
   if (root != nullptr) {
     const ProgramState& state = *root->state;
@@ -124,7 +209,7 @@ bool ProgramCoordinator::CheckRunning(Time now) {
     FailCurrent({root->pod, state.evidence, state.exit_code, state.message}, true, now);
     return true;
   }
-  const auto size = static_cast<int32_t>(members_.size());
+  const int32_t size = Workers();
   std::string why;
   if (stop_requested_)
     why = "the job stops";
@@ -142,10 +227,9 @@ bool ProgramCoordinator::CheckRunning(Time now) {
 }
 
 Time ProgramCoordinator::GrowthDue() const {
-  const auto size = static_cast<int32_t>(members_.size());
-  if (stage_ != Stage::kRunning || size >= options_.max) return kNever;
+  if (stage_ != Stage::kRunning || Workers() >= options_.max) return kNever;
   const bool waiting = std::any_of(peers_.begin(), peers_.end(), [&](const auto& entry) {
-    return entry.second.ready() && !InCurrent(entry.second);
+    return entry.second.ready() && entry.second.role.empty() && !InCurrent(entry.second);
   });
   // What has begun to finish is not interrupted.
   const bool finishing = std::any_of(peers_.begin(), peers_.end(), [&](const auto& entry) {
@@ -198,9 +282,11 @@ bool ProgramCoordinator::CheckStopping(Time now) {
 // ---- forming
 
 std::vector<ProgramCoordinator::Peer*> ProgramCoordinator::ReadyPeers() {
-  std::vector<std::tuple<int64_t, std::string, int32_t, Peer*>> sorted;
+  std::vector<std::tuple<int64_t, int64_t, std::string, int32_t, Peer*>> sorted;
   for (auto& [agent, peer] : peers_) {
-    if (peer.ready()) sorted.emplace_back(NumberOf(peer.pod), peer.pod, peer.slot, &peer);
+    if (peer.ready() && programs_.policy.Find(peer.role) != nullptr)
+      sorted.emplace_back(programs_.policy.OrderOf(peer.role), NumberOf(peer.pod), peer.pod, peer.slot,
+                          &peer);
   }
   std::sort(sorted.begin(), sorted.end());
   std::vector<Peer*> peers;
@@ -210,9 +296,16 @@ std::vector<ProgramCoordinator::Peer*> ProgramCoordinator::ReadyPeers() {
 
 Time ProgramCoordinator::FormationDue() const {
   if (report_.incident && report_.incident->generation > accounted_) return kNever;
-  const auto ready = static_cast<int32_t>(
-      std::count_if(peers_.begin(), peers_.end(), [](const auto& entry) { return entry.second.ready(); }));
+  const auto count = [&](const std::string& role) {
+    return static_cast<int32_t>(std::count_if(peers_.begin(), peers_.end(), [&](const auto& entry) {
+      return entry.second.ready() && entry.second.role == role;
+    }));
+  };
+  const int32_t ready = count("");
   if (ready < options_.min) return kNever;
+  for (const ProgramRole& role : programs_.policy.roles) {
+    if (count(role.name) < role.replicas) return kNever;
+  }
   if (ready >= options_.target) return last_on_;
   Time due = last_join_ + programs_.last_call;
   if (options_.resumed && current_ == 0) due = std::max(due, first_state_ + programs_.adoption_grace);
@@ -233,7 +326,10 @@ bool ProgramCoordinator::CheckForming(Time now) {
   }
   if (now < FormationDue()) return false;
   std::vector<Peer*> members = ReadyPeers();
-  if (static_cast<int32_t>(members.size()) > options_.max) members.resize(static_cast<size_t>(options_.max));
+  std::map<std::string, int32_t> taken;
+  std::erase_if(members, [&](const Peer* peer) {
+    return taken[peer->role]++ >= (peer->role.empty() ? options_.max : RoleOf(*peer).replicas);
+  });
   Publish(std::move(members), now);
   return true;
 }
@@ -259,7 +355,8 @@ bool ProgramCoordinator::Adopt(Time now) {
   const bool late = now >= first_state_ + programs_.adoption_grace;
   if (!complete && !late) return false;
   std::vector<Member> members;
-  for (const auto& [rank, peer] : ranks) members.push_back({peer->agent, peer->pod, peer->state->address});
+  for (const auto& [rank, peer] : ranks)
+    members.push_back({peer->agent, peer->pod, peer->state->address, peer->role});
   SetCurrent(newest, std::move(members));
   stage_ = Stage::kRunning;
   stepped_ = true;  // steps that it lost were counted
@@ -280,12 +377,17 @@ void ProgramCoordinator::SetCurrent(Generation generation, std::vector<Member> m
   start_message_ = std::make_shared<const Message>(StartProgram{current_, members_});
   ranks_.clear();
   for (const Member& member : members_) ranks_.emplace(member.id, static_cast<int32_t>(ranks_.size()));
+  for (auto& [agent, peer] : peers_) {
+    peer.life = peer.state && peer.state->generation == generation ? peer.state->life : 0;
+    peer.restarts = 0;
+    peer.restart_at = kNever;
+  }
 }
 
 void ProgramCoordinator::Publish(std::vector<Peer*> members, Time now) {
   CHECK(!members.empty());
   std::vector<Member> list;
-  for (const Peer* peer : members) list.push_back({peer->agent, peer->pod, peer->state->address});
+  for (const Peer* peer : members) list.push_back({peer->agent, peer->pod, peer->state->address, peer->role});
   SetCurrent((static_cast<Generation>(options_.term) << 32) | ++sequence_, std::move(list));
   stage_ = Stage::kRunning;
   stepped_ = false;
@@ -316,6 +418,12 @@ void ProgramCoordinator::Correct(Peer& peer) {
     if (state.generation < current_ && !peer.runs())
       outputs_.push_back(SendTo{{peer.connection}, start_message_});
     if (state.generation < current_ && peer.runs()) Send(peer, StopProgram{state.generation, 0});
+    // Nor that to start again.
+    if (state.generation == current_ && state.life < peer.life && !peer.runs()) {
+      StartProgram start = std::get<StartProgram>(*start_message_);
+      start.life = peer.life;
+      Send(peer, std::move(start));
+    }
     return;
   }
   if (!peer.runs() || (stage_ == Stage::kForming && current_ == 0)) return;
@@ -347,7 +455,13 @@ Time ProgramCoordinator::next_wakeup() const {
   for (const auto& [agent, peer] : peers_) {
     if (peer.connection == 0) wake = std::min(wake, peer.lost_at + options_.silence_limit);
   }
-  if (stage_ == Stage::kRunning) wake = std::min(wake, GrowthDue());
+  if (stage_ == Stage::kRunning) {
+    wake = std::min(wake, GrowthDue());
+    for (const auto& [agent, peer] : peers_) {
+      // Due already, but its agent cannot be reached: its next message comes as an event.
+      if (peer.restart_at > last_on_) wake = std::min(wake, peer.restart_at);
+    }
+  }
   if (stage_ == Stage::kForming) {
     // Due already, but agents still run something: their reports come as events.
     if (const Time due = FormationDue(); due > last_on_) wake = std::min(wake, due);

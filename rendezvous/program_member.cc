@@ -90,9 +90,10 @@ void ProgramMemberCore::OnCoordinator(const Message& message, Time now) {
 }
 
 void ProgramMemberCore::OnStart(const StartProgram& order, Time now) {
-  if (order.generation <= state_.generation || leaving_ || exit_) return;
+  const auto place = [](const auto& of) { return std::pair(of.generation, of.life); };
+  if (place(order) <= place(state_) || leaving_ || exit_) return;
   if (!runs()) return Begin(order);
-  if (next_ && next_->generation >= order.generation) return;
+  if (next_ && place(*next_) >= place(order)) return;
   next_ = order;
   Stop(Duration{0}, now);
 }
@@ -106,7 +107,8 @@ void ProgramMemberCore::Begin(const StartProgram& order) {
             .generation = order.generation,
             .rank = rank,
             .world = static_cast<int32_t>(order.members.size()),
-            .address = self->address};
+            .address = self->address,
+            .life = order.life};
   hang_.clear();
   killed_ = false;
   kill_at_ = kNever;

@@ -579,8 +579,8 @@ Server::~Server() { Shutdown(); }
 
 uint16_t Server::port() const { return impl_->port(); }
 void Server::AddJob(const CoordinatorOptions& options) { impl_->AddJob(options); }
-void Server::SetLimits(const std::string& job, int32_t min, int32_t target, int32_t max) {
-  impl_->PostEvent(job, rendezvous::SetLimits{min, target, max});
+void Server::SetLimits(const std::string& job, const rendezvous::SetLimits& limits) {
+  impl_->PostEvent(job, limits);
 }
 void Server::AllowRestart(const std::string& job, Generation of) {
   impl_->PostEvent(job, rendezvous::AllowRestart{of});

@@ -62,7 +62,7 @@ class Server {
   // Adds a job; a Hello for an unknown job is refused. Replaces an existing job of this name (resume after a
   // stop): REQUIRES a higher term.
   void AddJob(const CoordinatorOptions& options);
-  void SetLimits(const std::string& job, int32_t min, int32_t target, int32_t max);
+  void SetLimits(const std::string& job, const rendezvous::SetLimits& limits);
   // For programs: the failure that ended this incarnation is accounted, so the next one may start.
   void AllowRestart(const std::string& job, Generation generation);
   // From now on only pods of this attempt take part: pods of earlier attempts get Exit, pods of later ones

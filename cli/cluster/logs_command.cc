@@ -49,13 +49,15 @@ std::string Shown(std::string_view text) {
 }
 
 // Returns the containers of the requested ranks of an attempt. The name of a rank with one container is its
-// number.
+// number, or ps-0 for a pod of the role ps.
 std::vector<Source> SourcesOf(const std::vector<Json>& pods, const LogsFlags& flags, int64_t attempt) {
   std::vector<Source> sources;
   for (const Json& pod : pods) {
     const Json& labels = Child(Child(pod, "metadata"), "labels");
     if (Text(labels, wiring::kAttemptLabel) != std::to_string(attempt)) continue;
-    const std::string rank(Text(labels, wiring::kRankLabel));
+    const std::string role(Text(labels, wiring::kRoleLabel));
+    const std::string index(Text(labels, wiring::kRankLabel));
+    const std::string rank = role.empty() || role == "worker" ? index : role + "-" + index;
     const auto is_rank = [&](int wanted) { return std::to_string(wanted) == rank; };
     if (!flags.ranks.empty() && std::none_of(flags.ranks.begin(), flags.ranks.end(), is_rank)) continue;
     const Json& containers = Items(Child(pod, "spec"), "containers");

@@ -39,7 +39,7 @@ std::string Lower(std::string text) {
 }
 
 struct Role {
-  std::string name;  // lower case: master, worker
+  std::string name;  // lower case: master, worker; of a TFJob as in TF_CONFIG
   std::string path;
   int64_t replicas = 1;
   std::string restart_policy;
@@ -76,7 +76,7 @@ class ReplicaJob {
     const std::vector<Role> roles = Roles();
     RunPolicy();
     if (kind_.name == std::string("PyTorchJob")) ElasticPolicy();
-    if (kind_.name == std::string("TFJob")) SuccessPolicy();
+    if (kind_.name == std::string("TFJob")) SuccessPolicy(roles);
     if (!roles.empty()) Workers(roles);
   }
 
@@ -91,6 +91,9 @@ class ReplicaJob {
       for (const api::Member& member : node->members) {
         Role role;
         role.name = Lower(member.key);
+        // Names of a TFJob's chief in its older versions.
+        if (kind_.framework == std::string("tensorflow") && role.name == "master") role.name = "chief";
+        if (kind_.framework == std::string("tensorflow") && role.name == "eval") role.name = "evaluator";
         role.path = map + "." + member.key;
         if (!Fits(role)) continue;
         role.replicas = source_.TakeInteger(role.path + ".replicas").value_or(1);
@@ -108,33 +111,76 @@ class ReplicaJob {
   bool Fits(const Role& role) {
     if (role.name == "worker") return true;
     if (role.name == "master" && kind_.framework == std::string("pytorch")) return true;
+    const bool known = role.name == "chief" || role.name == "ps" || role.name == "evaluator";
+    if (known && kind_.framework == std::string("tensorflow")) return true;
     source_.Take(role.path);
-    source_.Refuse(role.path, fmt::format("a TrainingJob of framework {} has workers only, and no role {}",
-                                          kind_.framework, role.name));
+    source_.Refuse(role.path,
+                   fmt::format("a TrainingJob of framework {} has no role {}", kind_.framework, role.name));
     return false;
   }
 
-  void Workers(const std::vector<Role>& roles) {
-    const Role& first = roles.front();  // the master, if there is one: rank 0
+  static bool IsOf(const Role& role, bool worker) {
+    return worker == (role.name == "worker" || role.name == "master");
+  }
+
+  void Workers(std::vector<Role> roles) {
+    // A chief without workers is the only worker.
+    if (roles.size() == 1 && roles.front().name == "chief") roles.front().name = "worker";
+    std::vector<Role> workers, others;
+    for (Role& role : roles) (IsOf(role, true) ? workers : others).push_back(std::move(role));
+    if (workers.empty())
+      return source_.Refuse(fmt::format("spec.{}", kind_.roles), "must have the role Worker");
+    const Role& first = workers.front();  // the master, if there is one: rank 0
+    const Role& last = workers.back();
     int64_t replicas = 0;
-    for (const Role& role : roles) {
-      replicas += role.replicas;
-      if (auto path = Difference(role.pod_template, first.pod_template, role.path + ".template")) {
-        source_.Refuse(
-            *path, fmt::format("differs from {}.template: all workers of a TrainingJob share one template",
-                               first.path));
-      }
-      if (role.restart_policy != first.restart_policy) {
-        source_.Note(role.path + ".restartPolicy",
-                     fmt::format("{} applies to all ranks: they restart together", first.restart_policy));
-      }
-    }
+    for (const Role& role : workers) replicas += role.replicas;
     Spec()["workers"]["replicas"] = replicas;
-    Restart(first);
-    const std::string path = first.path + ".template";
+    if (Difference(first.pod_template, last.pod_template, "")) {
+      AddRole(first, {{"name", "master"}});
+      if (first.replicas > 1) source_.Refuse(first.path + ".replicas", "must be 1: the Master is rank 0");
+    }
+    for (const Role& role : others) AddRole(role, {{"name", role.name}}, &last);
+    // The policy of the role that decides about the job.
+    const auto chief =
+        std::find_if(others.begin(), others.end(), [](const Role& role) { return role.name == "chief"; });
+    const Role& decider = chief == others.end() ? first : *chief;
+    Restart(decider);
+    for (const std::vector<Role>* list : {&workers, &others}) {
+      for (const Role& role : *list) Compare(role, decider);
+    }
+    const std::string path = last.path + ".template";
     const auto [processes, processes_path] = Processes();
-    UseTemplate(source_, {path, kind_.container, path + ".spec.containers"}, first.pod_template, processes,
+    UseTemplate(source_, {path, kind_.container, path + ".spec.containers"}, last.pod_template, processes,
                 processes_path, job_);
+    if (!others.empty() && Spec().contains("launch"))
+      source_.Refuse(path + ".spec.containers",
+                     "must have a command: the agents start the programs of roles");
+  }
+
+  // Adds an entry of spec.roles, with a template unless it is that of the workers.
+  void AddRole(const Role& role, Json entry, const Role* workers = nullptr) {
+    if (role.replicas != 1) entry["replicas"] = role.replicas;
+    if (role.name == "ps" && role.restart_policy == "Never") entry["restart"] = "Gang";
+    if (role.name == "evaluator" && role.restart_policy == "Never") entry["restart"] = "Never";
+    if (workers == nullptr || Difference(role.pod_template, workers->pod_template, "")) {
+      const std::string path = role.path + ".template";
+      const auto [processes, processes_path] = Processes();
+      Json scratch = {{"spec", {{"framework", kind_.framework}}}};
+      UseTemplate(source_, {path, kind_.container, path + ".spec.containers"}, role.pod_template, processes,
+                  processes_path, scratch);
+      if (scratch["spec"].contains("launch") && role.name != "master")
+        source_.Refuse(path + ".spec.containers",
+                       "must have a command: the agents start the programs of roles");
+      if (scratch["spec"].contains("workers"))
+        entry["template"] = std::move(scratch["spec"]["workers"]["template"]);
+    }
+    Spec()["roles"].push_back(std::move(entry));
+  }
+
+  void Compare(const Role& role, const Role& decider) {
+    if (role.restart_policy == decider.restart_policy || role.name == "evaluator") return;
+    source_.Note(role.path + ".restartPolicy",
+                 fmt::format("{} decides about all programs", decider.restart_policy));
   }
 
   std::pair<std::string, std::string> Processes() {
@@ -193,13 +239,16 @@ class ReplicaJob {
     Integer("spec.elasticPolicy.maxRestarts", "restart", "maxRestarts");
   }
 
-  void SuccessPolicy() {
+  // Without a policy a TFJob succeeds with its chief, or with worker 0.
+  void SuccessPolicy(const std::vector<Role>& roles) {
+    const bool chief = roles.size() > 1 && roles.front().name == "chief";
     const auto policy = source_.TakeText("spec.successPolicy");
     if (!policy || policy->empty()) {
-      source_.Note(
-          "spec.successPolicy",
-          "the TrainingJob succeeds when all workers have exited with 0; the TFJob succeeded with worker 0");
-    } else if (*policy != "AllWorkers") {
+      if (!chief && (roles.size() > 1 || (!roles.empty() && roles.front().replicas > 1)))
+        Spec()["lifecycle"]["success"] = "Rank0";
+    } else if (*policy == "AllWorkers") {
+      if (chief) Spec()["lifecycle"]["success"] = "AllWorkers";
+    } else {
       source_.Refuse("spec.successPolicy", fmt::format("must be AllWorkers or empty (got \"{}\")", *policy));
     }
   }

@@ -21,8 +21,7 @@ void GangCoordinator::Order(const core::SetGang& order, int64_t checkpoint_step)
     stopping_ = false;
     return;
   }
-  const rendezvous::SetLimits limits = control::LimitsOf(order);
-  server_->SetLimits(job_, limits.min, limits.target, limits.max);
+  server_->SetLimits(job_, control::LimitsOf(order));
   if (order.programs) server_->AllowRestart(job_, order.accounted);
 }
 

@@ -46,7 +46,7 @@ Result<RunPlan> MakePlan(api::TrainingJob job, const std::string& checkpoint_fol
   plan.notes = Notes(job.spec);
   job.spec.checkpoint.path = Absolute(checkpoint_folder);
   if (job.spec.framework != "native") {
-    RM_ASSIGN(plan.program, ReadUserProgram(job, &plan.notes));
+    RM_ASSIGN(plan.programs, ReadUserPrograms(job, &plan.notes));
     plan.checkpoint_bytes = kLogBytes;
     plan.job = std::move(job);
     return plan;

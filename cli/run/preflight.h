@@ -17,9 +17,9 @@
 namespace ringmaster::cli {
 
 struct RunPlan {
-  std::optional<UserProgram> program;  // of frameworks other than native
-  api::TrainingJob job;                // resolved: paths absolute, checkpoint folder filled in
-  trainer::RunConfig config;           // native only, and so is the fingerprint
+  std::optional<UserPrograms> programs;  // of frameworks other than native
+  api::TrainingJob job;                  // resolved: paths absolute, checkpoint folder filled in
+  trainer::RunConfig config;             // native only, and so is the fingerprint
   std::string fingerprint;
   int64_t checkpoint_bytes = 0;    // size of one checkpoint
   std::vector<std::string> notes;  // messages for the user: fields that do not apply on one machine

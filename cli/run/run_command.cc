@@ -80,7 +80,7 @@ Result<std::unique_ptr<Session>> Prepare(const RunOptions& options) {
   const OutputPaths paths = PathsIn(out, job.spec.checkpoint.path.empty() ? "" : job.spec.checkpoint.path);
   RM_ASSIGN(RunPlan plan, MakePlan(std::move(job), paths.checkpoints));
   int64_t resume_step = 0;
-  if (!options.fresh && plan.program) {
+  if (!options.fresh && plan.programs) {
     // Where the programs continue is their own matter: metrics that are there stay.
     resume_step = MetricsLog::LastStepOf(paths.metrics);
   } else if (!options.fresh) {

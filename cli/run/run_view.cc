@@ -52,7 +52,7 @@ RunEvent ValidationEvent(const rendezvous::ValidationResult& result) {
 
 RunView::RunView(const RunPlan& plan, OutputPaths paths, int64_t resume_step, ProgressStyle style)
     : paths_(std::move(paths)),
-      programs_(plan.program.has_value()),
+      programs_(plan.programs.has_value()),
       language_model_(!programs_ && plan.config.model.kind == engine::ModelKind::kGpt),
       tokens_per_sample_(language_model_ ? plan.config.model.context : 0),
       human_output_(style != ProgressStyle::kJson),

@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "api/launch.h"
 #include "api/load.h"
 #include "api/slots.h"
 #include "base/log.h"
@@ -70,7 +71,7 @@ class Session::Impl {
 
   // Starts everything except the workers. An error here is reported as bad input.
   Status Prepare(int64_t resume_step) {
-    RM_ASSIGN(worker_, ProgramNextToThis(plan_.program ? "ringmaster-agent" : "ringmaster-worker"));
+    RM_ASSIGN(worker_, ProgramNextToThis(plan_.programs ? "ringmaster-agent" : "ringmaster-worker"));
     if (options_.chaos.kind != ChaosOptions::Kind::kNone) {
       // Injected failures must not exhaust the restart limits.
       plan_.job.spec.restart.maxRestarts = 1'000'000;
@@ -174,14 +175,39 @@ class Session::Impl {
     return Ok();
   }
 
+  std::vector<std::string> ArgvOf(const UserProgram& program) const {
+    std::vector<std::string> argv = {worker_, "run", "--"};
+    argv.insert(argv.end(), program.command.begin(), program.command.end());
+    return argv;
+  }
+
+  void AddProgram(const std::string& role, const UserProgram& program) {
+    local::LocalBackend::RoleProgram& own = role_programs_[role];
+    own.argv = ArgvOf(program);
+    own.environment = program.environment;
+    if (!role.empty() && role != api::kMaster)
+      own.environment["RINGMASTER_ROLE"] = role;
+    else
+      AddSlots(own.environment);
+  }
+
+  void AddSlots(std::map<std::string, std::string>& environment) const {
+    const int32_t slots = api::SlotsOf(plan_.job.spec.workers);
+    if (slots > 1) environment["RINGMASTER_SLOTS"] = std::to_string(slots);
+  }
+
   Status StartBackend() {
     local::LocalBackend::Options options;
     options.argv = {worker_};
-    if (plan_.program) {
-      options.argv.insert(options.argv.end(), {"run", "--"});
-      const std::vector<std::string>& command = plan_.program->command;
-      options.argv.insert(options.argv.end(), command.begin(), command.end());
-      options.working_folder = plan_.program->folder;
+    if (plan_.programs) {
+      options.argv = ArgvOf(plan_.programs->workers);
+      options.working_folder = plan_.programs->workers.folder;
+      AddProgram("", plan_.programs->workers);
+      for (const auto& [role, program] : plan_.programs->roles) AddProgram(role, program);
+      options.role_program = [this](const std::string& role, int32_t index) {
+        const bool master = role.empty() && index == 0 && role_programs_.contains(api::kMaster);
+        return &role_programs_.at(master ? api::kMaster : role);
+      };
     } else {
       options.argv.push_back("agent");
     }
@@ -193,8 +219,7 @@ class Session::Impl {
         {"RINGMASTER_THREADS", std::to_string(ThreadsPerWorker(plan_.job.spec.workers.replicas))},
         {"RINGMASTER_STARTUP_SECONDS", std::to_string(plan_.job.spec.health.startupSeconds)},
         {"RINGMASTER_STEP_SECONDS", plan_.job.spec.health.stepSeconds}};
-    if (plan_.program) {
-      for (const auto& [name, value] : plan_.program->environment) options.environment.extra[name] = value;
+    if (plan_.programs) {
       options.environment.extra["RINGMASTER_FRAMEWORK"] = plan_.job.spec.framework;
       options.environment.extra["RINGMASTER_ADDRESS"] = "127.0.0.1";
       options.environment.extra["RINGMASTER_PRELOAD"] =
@@ -203,9 +228,11 @@ class Session::Impl {
           std::filesystem::path(run_folder_->secret_file()).parent_path().string();
       options.environment.extra["RINGMASTER_SILENCE_SECONDS"] =
           std::to_string(plan_.job.spec.launch.silenceSeconds);
+      options.environment.extra["RINGMASTER_STOP_SECONDS"] =
+          std::to_string(plan_.job.spec.restart.stopSeconds);
+    } else {
+      AddSlots(options.environment.extra);
     }
-    if (const int32_t slots = api::SlotsOf(plan_.job.spec.workers); slots > 1)
-      options.environment.extra["RINGMASTER_SLOTS"] = std::to_string(slots);
     options.on_gang = [this](const control::Key&, const core::SetGang& order) {
       gang_coordinator_->Order(order, checkpoint_step_);
     };
@@ -369,7 +396,8 @@ class Session::Impl {
   std::optional<RunFolder> run_folder_;
   std::unique_ptr<MetricsServer> metrics_;  // null: not requested
   std::unique_ptr<RunView> view_;
-  std::unique_ptr<MlflowThread> mlflow_;  // null: not requested
+  std::unique_ptr<MlflowThread> mlflow_;                                   // null: not requested
+  std::map<std::string, local::LocalBackend::RoleProgram> role_programs_;  // as long as the backend
   std::unique_ptr<local::LocalBackend> backend_;
   std::unique_ptr<rendezvous::Server> server_;
   std::optional<GangCoordinator> gang_coordinator_;

@@ -12,8 +12,6 @@
 namespace ringmaster::cli {
 namespace {
 
-constexpr const char* kContainers = "spec.workers.template.spec.containers";
-
 Error Invalid(const std::string& field, const std::string& why) {
   return {Code::kInvalid, fmt::format("{}: {}", field, why)};
 }
@@ -24,14 +22,14 @@ std::string TextAt(const Json& object, const char* name) {
 }
 
 // Returns the index of the container that trains: the one named worker, or the only one.
-Result<size_t> FindWorker(const Json& containers) {
+Result<size_t> FindWorker(const Json& containers, const std::string& place) {
   for (size_t i = 0; i < containers.size(); ++i) {
     if (containers[i].is_object() && TextAt(containers[i], "name") == "worker") return i;
   }
   if (containers.size() == 1 && containers[0].is_object()) return size_t{0};
-  return Invalid(kContainers, fmt::format("{} containers, and none is named worker; name the one that trains "
-                                          "worker",
-                                          containers.size()));
+  return Invalid(place, fmt::format("{} containers, and none is named worker; name the one that trains "
+                                    "worker",
+                                    containers.size()));
 }
 
 Status ReadVariables(const Json& container, const std::string& place, UserProgram* program) {
@@ -71,22 +69,21 @@ std::string Expand(std::string_view text, const std::map<std::string, std::strin
 
 }  // namespace
 
-Result<UserProgram> ReadUserProgram(const api::TrainingJob& job, std::vector<std::string>* notes) {
-  if (job.spec.launch.kind == "none")
-    return Invalid(
-        "spec.launch.kind",
-        "none needs a cluster: `ringmaster run` starts each program under an agent; remove the field");
-  const Json& pod = job.spec.workers.template_;
+namespace {
+
+Result<UserProgram> ReadProgram(const api::TrainingJob& job, const Json& pod,
+                                const std::string& pod_template) {
+  const std::string list_of = pod_template + ".spec.containers";
   const Json* containers = nullptr;
   if (pod.is_object() && pod.contains("spec") && pod["spec"].is_object() &&
       pod["spec"].contains("containers"))
     containers = &pod["spec"]["containers"];
   if (containers == nullptr || !containers->is_array() || containers->empty())
-    return Invalid(kContainers, "required with framework " + job.spec.framework +
-                                    "; give the container that trains, with its command");
-  RM_ASSIGN(const size_t index, FindWorker(*containers));
+    return Invalid(list_of, "required with framework " + job.spec.framework +
+                                "; give the container that trains, with its command");
+  RM_ASSIGN(const size_t index, FindWorker(*containers, list_of));
   const Json& container = (*containers)[index];
-  const std::string place = fmt::format("{}[{}]", kContainers, index);
+  const std::string place = fmt::format("{}[{}]", list_of, index);
   UserProgram program;
   RM_TRY(ReadVariables(container, place, &program));
   for (const char* list : {"command", "args"}) {
@@ -103,13 +100,33 @@ Result<UserProgram> ReadUserProgram(const api::TrainingJob& job, std::vector<std
         place + ".command",
         "required: the entry point of an image is not known here; give the command that trains, for "
         "example [python, train.py]");
-  notes->push_back(
-      "of spec.workers.template only command, args and env apply on one machine: the programs run "
-      "in the current folder");
   std::error_code error;
   program.folder = std::filesystem::current_path(error).string();
   if (error) return Error{Code::kInvalid, "the current folder: " + error.message()};
   return program;
+}
+
+}  // namespace
+
+Result<UserPrograms> ReadUserPrograms(const api::TrainingJob& job, std::vector<std::string>* notes) {
+  if (job.spec.launch.kind == "none")
+    return Invalid(
+        "spec.launch.kind",
+        "none needs a cluster: `ringmaster run` starts each program under an agent; remove the field");
+  UserPrograms programs;
+  RM_ASSIGN(programs.workers, ReadProgram(job, job.spec.workers.template_, "spec.workers.template"));
+  notes->push_back(
+      "of spec.workers.template only command, args and env apply on one machine: the programs run "
+      "in the current folder");
+  for (const api::Role& role : job.spec.roles) {
+    if (role.template_.is_null()) {
+      programs.roles[role.name] = programs.workers;
+      continue;
+    }
+    RM_ASSIGN(programs.roles[role.name],
+              ReadProgram(job, role.template_, fmt::format("spec.roles[{}].template", role.name)));
+  }
+  return programs;
 }
 
 }  // namespace ringmaster::cli

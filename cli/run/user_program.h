@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The program of a job whose framework is not native, as `ringmaster run` starts it: the command of the
-// worker's container, without the container. Main thread only.
+// The programs of a job whose framework is not native, as `ringmaster run` starts them: the command of each
+// container that trains, without the container. Main thread only.
 #pragma once
 
 #include <map>
@@ -19,8 +19,13 @@ struct UserProgram {
   std::string folder;                              // where it runs: the current folder
 };
 
-// Returns the program of spec.workers.template. Appends to `notes` what does not apply on one machine.
-// Errors: kInvalid with the field, the reason and the remedy.
-Result<UserProgram> ReadUserProgram(const api::TrainingJob& job, std::vector<std::string>* notes);
+struct UserPrograms {
+  UserProgram workers;
+  std::map<std::string, UserProgram> roles;  // by name
+};
+
+// Returns the programs of spec.workers.template and of the roles. Appends to `notes` what does not apply on
+// one machine. Errors: kInvalid with the field, the reason and the remedy.
+Result<UserPrograms> ReadUserPrograms(const api::TrainingJob& job, std::vector<std::string>* notes);
 
 }  // namespace ringmaster::cli

@@ -2,8 +2,11 @@
 
 #include "operator/control/convert.h"
 
+#include <algorithm>
+
 #include "api/launch.h"
 #include "api/slots.h"
+#include "operator/core/rules.h"
 
 namespace ringmaster::control {
 namespace {
@@ -21,6 +24,38 @@ core::Rule FromApi(const api::RestartRule& rule) {
   result.charge = rule.charge;
   result.exclude_node = rule.excludeNode;
   return result;
+}
+
+rendezvous::ProgramRestart RestartFrom(const std::string& restart) {
+  return restart == "Pod"     ? rendezvous::ProgramRestart::kAlone
+         : restart == "Never" ? rendezvous::ProgramRestart::kNever
+                              : rendezvous::ProgramRestart::kGang;
+}
+
+rendezvous::ProgramPolicy PolicyOf(const api::Spec& spec) {
+  using Decider = rendezvous::ProgramPolicy::Decider;
+  rendezvous::ProgramPolicy policy;
+  policy.workers.restart = RestartFrom(api::WorkersRestart(spec));
+  for (const api::Role& role : spec.roles) {
+    if (api::HasPods(role))
+      policy.roles.push_back(
+          {role.name, role.replicas, RestartFrom(api::RestartOf(role)), api::CompletesOf(role)});
+  }
+  const std::string success = api::SuccessOf(spec);
+  if (success == "Rank0") policy.decider = Decider::kFirst;
+  if (success == "Chief") {
+    policy.decider = Decider::kRole;
+    policy.decider_role = api::kChief;
+  }
+  policy.backoff_initial = seconds(spec.restart.backoff.initialSeconds);
+  policy.backoff_max = seconds(spec.restart.backoff.maxSeconds);
+  policy.max_restarts = spec.restart.maxRestarts;
+  policy.ruled_exit_codes = {core::kExitBadConfiguration};
+  for (const api::RestartRule& rule : spec.restart.rules)
+    policy.ruled_exit_codes.insert(policy.ruled_exit_codes.end(), rule.on.exitCodes.begin(),
+                                   rule.on.exitCodes.end());
+  std::sort(policy.ruled_exit_codes.begin(), policy.ruled_exit_codes.end());
+  return policy;
 }
 
 }  // namespace
@@ -67,7 +102,9 @@ core::Job FromApi(const api::TrainingJob& job, const std::string& uid, int64_t s
   result.clean_pods = spec.lifecycle.cleanPods == "None"  ? core::CleanPods::kNone
                       : spec.lifecycle.cleanPods == "All" ? core::CleanPods::kAll
                                                           : core::CleanPods::kRunning;
-  if (spec.lifecycle.success == "Rank0") result.success = core::Success::kRank0;
+  if (api::SuccessOf(spec) == "Rank0") result.success = core::Success::kRank0;
+  result.first_differs = api::FindRole(spec, api::kMaster) != nullptr;
+  if (result.programs) result.policy = PolicyOf(spec);
   return result;
 }
 

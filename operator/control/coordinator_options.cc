@@ -5,7 +5,7 @@
 namespace ringmaster::control {
 
 rendezvous::SetLimits LimitsOf(const core::SetGang& order) {
-  return {order.min * order.slots, order.target * order.slots, order.max * order.slots};
+  return {order.min * order.slots, order.target * order.slots, order.max * order.slots, order.policy};
 }
 
 rendezvous::CoordinatorOptions CoordinatorOptionsOf(const std::string& job, const core::SetGang& order) {
@@ -20,6 +20,7 @@ rendezvous::CoordinatorOptions CoordinatorOptionsOf(const std::string& job, cons
     rendezvous::ProgramOptions& programs = options.programs.emplace();
     programs.stop_grace = order.stop_grace;
     programs.accounted = order.accounted;
+    programs.policy = order.policy;
   }
   return options;
 }

@@ -161,13 +161,15 @@ SetGang OrderOf(const Observed& o, bool stop, Time now) {
   if (!o.job.programs) return order;
   order.programs = true;
   order.stop_grace = o.job.stop_grace;
+  order.policy = o.job.policy;
   const bool pause = ledger.not_before && now < *ledger.not_before;
   order.accounted = pause && o.order ? o.order->accounted : ledger.incident;
   return order;
 }
 
 bool InGang(const Job& job, const Ledger& ledger, const Pod& pod) {
-  return pod.attempt == ledger.attempt && pod.rank < (job.in_place ? job.Target() : ledger.gang_size);
+  return pod.attempt == ledger.attempt &&
+         job.HasRank(job.in_place ? job.Target() : ledger.gang_size, pod.rank);
 }
 
 void RemovePod(const Job& job, const Pod& pod, Duration grace, Time now, std::vector<Action>& actions,

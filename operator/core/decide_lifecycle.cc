@@ -91,8 +91,14 @@ Decision Fail(const Observed& o, Ledger ledger, Time now, Reason reason, std::st
 
 std::optional<Decision> CheckEnd(const Observed& o, Time now, Requeue& requeue) {
   const Ledger& ledger = o.status.ledger;
-  if (o.job.programs && ReportsPhase(o, GangPhase::kFinished))
+  if (o.job.programs && ReportsPhase(o, GangPhase::kFinished)) {
+    using Decider = rendezvous::ProgramPolicy::Decider;
+    if (o.job.policy.decider == Decider::kFirst)
+      return Succeed(o, now, Reason::kRank0Succeeded, "rank 0 ended with exit code 0");
+    if (o.job.policy.decider == Decider::kRole)
+      return Succeed(o, now, Reason::kChiefSucceeded, o.job.policy.decider_role + " ended with exit code 0");
     return Succeed(o, now, Reason::kAllPodsSucceeded, "every worker ended with exit code 0");
+  }
   if (ReportsPhase(o, GangPhase::kFinished))
     return Succeed(o, now, Reason::kAllStepsDone,
                    fmt::format("{} steps done, loss {:.4f}", o.report->step, o.report->loss));

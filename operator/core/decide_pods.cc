@@ -156,18 +156,21 @@ std::vector<int32_t> WaitingRanks(const Observed& o) {
       !MayReserve(ledger, ledger.attempt))
     return {};
   const int32_t wanted = o.job.in_place ? o.job.Target() : ledger.gang_size;
-  std::vector<bool> exists(static_cast<size_t>(std::max(wanted, 0)), false);
+  std::unordered_set<int32_t> exists(ledger.succeeded.begin(), ledger.succeeded.end());
   std::vector<int32_t> ranks;
-  for (const int32_t rank : ledger.succeeded)
-    if (rank < wanted) exists[static_cast<size_t>(rank)] = true;
   for (const Pod& pod : o.pods) {
     if (!InGang(o.job, ledger, pod)) continue;
-    exists[static_cast<size_t>(pod.rank)] = true;
+    exists.insert(pod.rank);
     // A gated pod that is being deleted is only held, and is created again.
     if (pod.gated && pod.alive()) ranks.push_back(pod.rank);
   }
-  for (int32_t rank = 0; rank < wanted; ++rank)
-    if (!exists[static_cast<size_t>(rank)]) ranks.push_back(rank);
+  for (const int32_t rank : o.job.RanksOf(wanted))
+    if (!exists.contains(rank)) ranks.push_back(rank);
+  // Pods of a role are alike, so the backend looks for room role by role. Workers are the largest as a rule.
+  const auto kind = [&](int32_t rank) {
+    return rank == 0 && o.job.first_differs ? -1 : rank / kRanksPerRole;
+  };
+  std::stable_sort(ranks.begin(), ranks.end(), [&](int32_t a, int32_t b) { return kind(a) < kind(b); });
   return ranks;
 }
 
@@ -197,8 +200,9 @@ bool MayReserve(const Ledger& ledger, int64_t attempt) {
 
 Placement PlacementOf(const Observed& o, const Ledger& ledger) {
   Placement p;
-  p.wanted = o.job.in_place ? o.job.Target() : ledger.gang_size;
-  p.needed = o.job.in_place ? std::min(o.job.min, p.wanted) : p.wanted;
+  const int32_t workers = o.job.in_place ? o.job.Target() : ledger.gang_size;
+  p.wanted = workers + o.job.RolePods();
+  p.needed = (o.job.in_place ? std::min(o.job.min, workers) : workers) + o.job.RolePods();
   // A rank that has done its part of the work keeps its place.
   p.exist = p.bound = static_cast<int32_t>(ledger.succeeded.size());
   for (const Pod& pod : o.pods) {
@@ -361,16 +365,18 @@ bool Reserve(const Observed& o, std::vector<int32_t> ranks, Time now, Decision& 
 // Creates the supporting objects, then the missing pods that have room. The supporting objects do not wait
 // for old pods to end: the Service selects one attempt, and updating it early saves the cluster work for each
 // old pod that ends.
-void Create(const Observed& o, const std::vector<bool>& present, bool draining, Time now, Decision& decision,
-            Requeue& requeue) {
+void Create(const Observed& o, const std::vector<int32_t>& absent, bool draining, Time now,
+            Decision& decision, Requeue& requeue) {
   const Ledger& ledger = o.status.ledger;
-  const auto target = static_cast<int32_t>(present.size());
-  const bool missing = std::find(present.begin(), present.end(), false) != present.end();
+  const int32_t workers = o.job.Target();
+  const int32_t target = workers + o.job.RolePods();
+  const bool missing = !absent.empty();
   if (!draining && missing && ledger.not_before && now < *ledger.not_before) {
     Reserve(o, {}, now, decision);
     return requeue.By(*ledger.not_before);
   }
-  const PrepareGang support{ledger.attempt, target, o.job.in_place ? std::min(o.job.min, target) : target};
+  const PrepareGang support{ledger.attempt, target,
+                            o.job.in_place ? std::min(o.job.min, workers) + o.job.RolePods() : target};
   if (o.prepared == support && draining) return;
   if (o.prepared == support && !missing && !ReservesRoom(o)) return;
   if (const Refusal* refusal = ActiveRefusal(o, now)) {
@@ -390,8 +396,7 @@ void Create(const Observed& o, const std::vector<bool>& present, bool draining, 
   const std::vector<std::string> avoided = AvoidedNodes(ledger, now);
   const bool gated = ReservesRoom(o) && !RunsAlready(o, PlacementOf(o, ledger));
   int32_t created = 0;
-  for (int32_t rank = 0; rank < target; ++rank) {
-    if (present[static_cast<size_t>(rank)]) continue;
+  for (const int32_t rank : absent) {
     if (ReservesRoom(o) && !std::binary_search(admitted.begin(), admitted.end(), rank)) continue;
     decision.actions.push_back(CreatePod{PodName(o.job.name, ledger.attempt, rank), ledger.attempt, rank,
                                          target, gated, excluded, avoided});
@@ -417,9 +422,7 @@ Decision Converge(const Observed& o, Time now, Requeue& requeue) {
   bool draining = !o.strays.empty();  // they have the names of this job's pods
   bool leaving = false;
   const bool await_nodes = DrainMayShowLostNode(ledger, now);
-  std::vector<bool> present(static_cast<size_t>(target), false);
-  for (const int32_t rank : ledger.succeeded)
-    if (rank < target) present[static_cast<size_t>(rank)] = true;
+  std::unordered_set<int32_t> present(ledger.succeeded.begin(), ledger.succeeded.end());
   for (const Pod& pod : o.pods) {
     if (pod.attempt > ledger.attempt && pod.attempt <= kMaxAttempt)
       return NewAttempt(o, now, "pods are ahead of the status",
@@ -434,15 +437,17 @@ Decision Converge(const Observed& o, Time now, Requeue& requeue) {
     const bool lost = std::binary_search(ledger.counted.begin(), ledger.counted.end(), pod.uid);
     const bool done = HasSucceeded(ledger, pod.rank);
     leaving = leaving || (pod.interrupted() && !lost && !done);
-    if (pod.rank < target) present[static_cast<size_t>(pod.rank)] = true;
+    present.insert(pod.rank);
     if (lost) {
       RemovePod(o.job, pod, Duration{0}, now, decision.actions, requeue);
-    } else if (pod.rank >= target || pod.interrupted() || (done && pod.deleting())) {
+    } else if (!o.job.HasRank(target, pod.rank) || pod.interrupted() || (done && pod.deleting())) {
       RemovePod(o.job, pod, o.job.grace, now, decision.actions, requeue);  // a planned leave
     }
   }
 
-  const bool missing = std::find(present.begin(), present.end(), false) != present.end();
+  std::vector<int32_t> absent = o.job.RanksOf(target);
+  std::erase_if(absent, [&](int32_t rank) { return present.contains(rank); });
+  const bool missing = !absent.empty();
   // The gang does not wait until the pod's grace period is over: it cannot go on without the pod.
   if (!o.job.in_place && (missing || leaving) && ledger.ready_since)
     return NewAttempt(o, now, missing ? "a pod is missing" : "a pod is being deleted",
@@ -455,7 +460,7 @@ Decision Converge(const Observed& o, Time now, Requeue& requeue) {
     // A new coordinator would start the programs at once.
     if (o.order != order && (o.order || !pause)) decision.actions.push_back(order);
   }
-  Create(o, present, draining, now, decision, requeue);
+  Create(o, absent, draining, now, decision, requeue);
   if (!draining && ActiveRefusal(o, now) == nullptr) ReleaseGated(o, now, decision.actions);
   if (AwaitedRoom(o, o.fit, now)) requeue.By(now + kWaitingInterval);  // what is missing may have changed
   if (decision.actions.empty()) {

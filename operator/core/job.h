@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/time.h"
+#include "rendezvous/program_policy.h"
 
 namespace ringmaster::core {
 
@@ -41,6 +42,23 @@ enum class CleanPods : uint8_t { kNone, kRunning, kAll };
 // Which ranks must end with exit code 0 for a job without a coordinator to succeed.
 enum class Success : uint8_t { kAllWorkers, kRank0 };
 
+// The rank of a pod is its number among the workers. Pods of another role have ranks above all workers, so
+// that ranks stay the same when the number of workers changes, and every name is a function of the rank.
+inline constexpr int32_t kRanksPerRole = 1 << 16;
+
+// Whether pods can have this role; empty: worker.
+bool IsRole(const std::string& role);
+
+// Returns the rank of pod `index` of a role. REQUIRES: IsRole(role).
+int32_t RankInRole(const std::string& role, int32_t index);
+
+struct RolePlace {
+  std::string role;  // empty: worker
+  int32_t index = 0;
+};
+// Returns what RankInRole was given; nullopt: no pod has this rank.
+std::optional<RolePlace> RolePlaceOf(int32_t rank);
+
 struct Job {
   std::string name;
   std::string uid;              // changes when a job is deleted and created again under the same name
@@ -56,7 +74,10 @@ struct Job {
   int32_t replicas = 1;
   int32_t min = 1;
   int32_t max = 1;
-  int32_t slots = 1;  // ranks per pod; only in place
+  int32_t slots = 1;           // ranks per pod; only in place
+  bool first_differs = false;  // the first worker has another template
+  rendezvous::ProgramPolicy policy =
+      {};  // only with programs; its roles have pods in addition to the workers
 
   Duration grace = seconds(120);      // for a checkpoint, when pods are stopped
   Duration stop_grace = seconds(30);  // from SIGTERM to SIGKILL of a program that is restarted in place
@@ -80,6 +101,12 @@ struct Job {
 
   // The desired number of workers: the scale subresource, clamped to min and max.
   int32_t Target() const { return std::clamp(replicas, min, std::max(min, max)); }
+  // The pods of other roles.
+  int32_t RolePods() const;
+  // Whether a gang with this number of workers has the rank.
+  bool HasRank(int32_t workers, int32_t rank) const;
+  // The ranks of such a gang: the workers', then those of each role.
+  std::vector<int32_t> RanksOf(int32_t workers) const;
   bool operator==(const Job&) const = default;
 };
 

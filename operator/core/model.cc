@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+
+#include "base/check.h"
 #include "operator/core/model.h"
 
 namespace ringmaster::core {
@@ -49,7 +53,56 @@ const char* GangPhaseName(rendezvous::GangPhase phase) {
 
 }  // namespace
 
+namespace {
+
+// By number: names of existing pods depend on it, so it only grows.
+constexpr const char* kRoleNames[] = {"", "chief", "ps", "evaluator"};
+
+}  // namespace
+
+bool IsRole(const std::string& role) {
+  return std::find(std::begin(kRoleNames), std::end(kRoleNames), role) != std::end(kRoleNames);
+}
+
+int32_t RankInRole(const std::string& role, int32_t index) {
+  const auto* it = std::find(std::begin(kRoleNames), std::end(kRoleNames), role);
+  CHECK(it != std::end(kRoleNames) && index >= 0 && index < kRanksPerRole, "role {} index {}", role, index);
+  return static_cast<int32_t>(it - std::begin(kRoleNames)) * kRanksPerRole + index;
+}
+
+std::optional<RolePlace> RolePlaceOf(int32_t rank) {
+  const int32_t number = rank / kRanksPerRole;
+  if (rank < 0 || number >= static_cast<int32_t>(std::size(kRoleNames))) return std::nullopt;
+  return RolePlace{kRoleNames[number], rank % kRanksPerRole};
+}
+
+int32_t Job::RolePods() const {
+  int32_t pods = 0;
+  for (const rendezvous::ProgramRole& role : policy.roles) pods += role.replicas;
+  return pods;
+}
+
+bool Job::HasRank(int32_t workers, int32_t rank) const {
+  const auto place = RolePlaceOf(rank);
+  if (!place) return false;
+  if (place->role.empty()) return rank < workers;
+  const rendezvous::ProgramRole* role = policy.Find(place->role);
+  return role != nullptr && place->index < role->replicas;
+}
+
+std::vector<int32_t> Job::RanksOf(int32_t workers) const {
+  std::vector<int32_t> ranks;
+  for (int32_t rank = 0; rank < workers; ++rank) ranks.push_back(rank);
+  for (const rendezvous::ProgramRole& role : policy.roles)
+    for (int32_t i = 0; i < role.replicas; ++i) ranks.push_back(RankInRole(role.name, i));
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
+}
+
 std::string PodName(const std::string& job, int64_t attempt, int32_t rank) {
+  const auto place = RolePlaceOf(rank);
+  if (place && !place->role.empty())
+    return fmt::format("{}-{}-{}-{}", job, attempt, place->role, place->index);
   return fmt::format("{}-{}-{}", job, attempt, rank);
 }
 

@@ -116,10 +116,11 @@ struct SetGang {
   int32_t max = 1;
   int32_t target = 1;
   bool stop = false;  // write a checkpoint, then end all workers
-  int32_t slots = 1;  // ranks per pod; min, max and target count pods
+  int32_t slots = 1;  // ranks per worker; min, max and target count workers
   bool programs = false;
-  Duration stop_grace{0};                // of programs
-  rendezvous::Generation accounted = 0;  // of programs: failures of this incarnation and older ones
+  Duration stop_grace{0};                 // of programs
+  rendezvous::Generation accounted = 0;   // of programs: failures of this incarnation and older ones
+  rendezvous::ProgramPolicy policy = {};  // of programs
   bool operator==(const SetGang&) const = default;
 };
 
@@ -272,7 +273,8 @@ struct Decision {
   bool operator==(const Decision&) const = default;
 };
 
-// Returns `<job>-<attempt>-<rank>`, a valid host name: the API limits the length of job names.
+// Returns `<job>-<attempt>-<rank>`, or `<job>-<attempt>-<role>-<index>` for a pod of another role than
+// worker; a valid host name: the API limits the length of job names.
 std::string PodName(const std::string& job, int64_t attempt, int32_t rank);
 
 // For logs and failing seeds.

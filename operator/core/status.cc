@@ -105,6 +105,8 @@ constexpr Row kRows[] = {
      "`--host-ports`; the operator retries automatically."},
     {Reason::kRank0Succeeded, "Rank0Succeeded", "Ready, Succeeded",
      "Rank 0 ended with exit code 0, and `lifecycle.success` is Rank0."},
+    {Reason::kChiefSucceeded, "ChiefSucceeded", "Ready, Succeeded",
+     "The chief ended with exit code 0. The other programs were stopped, and their exit codes do not count."},
 };
 
 }  // namespace

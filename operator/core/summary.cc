@@ -65,13 +65,14 @@ struct SummaryInput {
 
 Counts Count(const Observed& o, const Ledger& ledger) {
   Counts counts;
-  counts.target = o.job.in_place ? o.job.Target() : std::max(ledger.gang_size, 0);
+  const int32_t workers = o.job.in_place ? o.job.Target() : std::max(ledger.gang_size, 0);
+  counts.target = workers + o.job.RolePods();
   for (const Pod& pod : o.pods) {
     if (pod.attempt != ledger.attempt) {
       counts.older = true;
       continue;
     }
-    if (pod.rank >= counts.target || pod.deleting() || !pod.alive()) continue;
+    if (!o.job.HasRank(workers, pod.rank) || pod.deleting() || !pod.alive()) continue;
     counts.placed += 1;
     counts.running += pod.phase == PodPhase::kRunning ? 1 : 0;
     if (counts.waiting == nullptr && pod.phase == PodPhase::kPending && pod.bound() &&

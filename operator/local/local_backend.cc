@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "operator/control/convert.h"
+#include "operator/core/job.h"
 #include "operator/core/rules.h"
 
 namespace ringmaster::local {
@@ -377,6 +378,12 @@ SpawnSpec LocalBackend::SpecOf(const Key& key, const std::string& pod, int32_t r
   spec.folder = options_.working_folder.empty() ? own : options_.working_folder;
   spec.log = options_.directory + "/logs/" + pod + ".log";
   spec.environment = options_.environment.extra;
+  if (const auto place = core::RolePlaceOf(rank); place && options_.role_program) {
+    if (const RoleProgram* program = options_.role_program(place->role, place->index)) {
+      spec.argv = program->argv;
+      for (const auto& [name, value] : program->environment) spec.environment.try_emplace(name, value);
+    }
+  }
   spec.environment["RINGMASTER_JOB"] = key.ToString();
   spec.environment["RINGMASTER_POD"] = pod;
   spec.environment["RINGMASTER_LOCAL_RANK"] = std::to_string(rank);

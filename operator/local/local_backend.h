@@ -54,8 +54,15 @@ struct PodEnvironment {
 
 class LocalBackend final : public control::Backend {
  public:
+  // What the pods of a role run, instead of what all pods run.
+  struct RoleProgram {
+    std::vector<std::string> argv;
+    std::map<std::string, std::string> environment;  // PodEnvironment::extra takes precedence
+  };
+
   struct Options {
     std::vector<std::string> argv;  // of every pod; argv[0] is a path
+    std::function<const RoleProgram*(const std::string& role, int32_t index)> role_program = {};
     std::string directory;
     std::string working_folder;  // of every pod; empty: DIR/pods/<pod>
     PodEnvironment environment;

@@ -43,6 +43,7 @@ void GangModel::TickNative(World& world, const control::Key& key, JobTruth& job)
   const Time now = world.scheduler_.now();
 
   std::vector<std::string> members;
+  int32_t workers = 0;  // of the members
   report.live_pods.clear();
   report.silent_pods.clear();
   for (const auto& [name, p] : job.pods) {
@@ -52,6 +53,7 @@ void GangModel::TickNative(World& world, const control::Key& key, JobTruth& job)
     if (!heard || !IsMember(p, gang.order->attempt, now)) continue;
     job.pods.at(name).joined = true;
     members.push_back(p.pod.uid);
+    workers += p.pod.rank < core::kRanksPerRole ? 1 : 0;
     report.live_pods.push_back(name);
   }
   const auto lost = std::count_if(gang.members.begin(), gang.members.end(), [&](const std::string& uid) {
@@ -80,7 +82,7 @@ void GangModel::TickNative(World& world, const control::Key& key, JobTruth& job)
     } else {
       report.phase = GangPhase::kStopping;
     }
-  } else if (size < gang.order->min) {
+  } else if (workers < gang.order->min || size - workers < job.job.RolePods()) {
     report.phase = report.generations > 0 && size > 0 ? GangPhase::kPaused : GangPhase::kForming;
   } else {
     report.phase = GangPhase::kActive;

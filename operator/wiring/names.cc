@@ -2,6 +2,8 @@
 
 #include "operator/wiring/names.h"
 
+#include "operator/core/model.h"
+
 namespace ringmaster::wiring {
 namespace {
 
@@ -29,9 +31,12 @@ Json JobLabels(const api::TrainingJob& job) {
 
 Json PodLabels(const api::TrainingJob& job, int64_t attempt, int32_t rank) {
   Json labels = JobLabels(job);
-  labels["app.kubernetes.io/component"] = "worker";
+  const core::RolePlace place = core::RolePlaceOf(rank).value_or(core::RolePlace{"", rank});
+  const std::string role = place.role.empty() ? "worker" : place.role;
+  labels["app.kubernetes.io/component"] = role;
   labels[kAttemptLabel] = std::to_string(attempt);
-  labels[kRankLabel] = std::to_string(rank);
+  labels[kRankLabel] = std::to_string(place.index);
+  if (!job.spec.roles.empty()) labels[kRoleLabel] = role;
   return labels;
 }
 

@@ -15,6 +15,7 @@ namespace ringmaster::wiring {
 inline constexpr const char* kJobLabel = "ringmaster.dev/job";
 inline constexpr const char* kAttemptLabel = "ringmaster.dev/attempt";
 inline constexpr const char* kRankLabel = "ringmaster.dev/rank";
+inline constexpr const char* kRoleLabel = "ringmaster.dev/role";    // of jobs with roles
 inline constexpr const char* kQueueLabel = "ringmaster.dev/queue";  // set when the queue's name fits
 
 // The headless Service, and the subdomain of the pods' host names. Begins with a letter, as the API server

@@ -4,8 +4,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
+#include <string>
 #include <utility>
 
+#include "api/launch.h"
+#include "operator/core/model.h"
 #include "operator/wiring/names.h"
 #include "operator/wiring/pod_shape.h"
 #include "operator/wiring/quantity.h"
@@ -26,13 +30,29 @@ Json Group(const char* api_version, const api::TrainingJob& job, const std::stri
 // Returns what the smallest gang requests in total. Volcano admits a group to its queue by it, and without it
 // every group at once.
 Json ResourcesOf(const api::TrainingJob& job, const std::string& job_uid, const Context& context) {
-  const Json pod = PodOf(job, job_uid, 0, context);
-  Json total = Json::object();
-  for (const auto& [name, amount] : RequestsOf(pod["spec"])) {
-    if (amount <= 0) continue;
-    const int64_t pods = std::max(context.size, 1);
-    total[name] = QuantityText(name, amount > INT64_MAX / pods ? INT64_MAX : amount * pods);
+  // Pods of a role are alike, except that the first worker may have another template.
+  std::map<std::pair<std::string, bool>, std::pair<int32_t, int64_t>> kinds;  // a rank, and how many
+  int32_t workers = std::max(context.size, 1);
+  if (api::RunsPrograms(job.spec)) {
+    for (const api::Role& role : job.spec.roles) workers -= api::HasPods(role) ? role.replicas : 0;
   }
+  const bool master = api::FindRole(job.spec, api::kMaster) != nullptr;
+  for (const int32_t rank : RanksOf(job, std::max(workers, 1))) {
+    const auto kind = std::pair(core::RolePlaceOf(rank)->role, master && rank == 0);
+    kinds.try_emplace(kind, rank, 0).first->second.second += 1;
+  }
+  std::map<std::string, int64_t> sum;
+  for (const auto& [kind, of] : kinds) {
+    const Json pod = PodOf(job, job_uid, of.first, context);
+    for (const auto& [name, amount] : RequestsOf(pod["spec"])) {
+      if (amount <= 0) continue;
+      int64_t& total = sum[name];
+      const int64_t more = amount > INT64_MAX / of.second ? INT64_MAX : amount * of.second;
+      total = more > INT64_MAX - total ? INT64_MAX : total + more;
+    }
+  }
+  Json total = Json::object();
+  for (const auto& [name, amount] : sum) total[name] = QuantityText(name, amount);
   return total;
 }
 

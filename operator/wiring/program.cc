@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "operator/core/model.h"
 #include "operator/wiring/security.h"
 #include "operator/wiring/tree.h"
 
@@ -55,6 +56,8 @@ void AddAgent(const api::TrainingJob& job, int32_t rank, const Context& context,
   // Other workers reach this one by its address: it needs no name server, and a pod keeps it for its life.
   env.push_back(
       {{"name", "RINGMASTER_ADDRESS"}, {"valueFrom", {{"fieldRef", {{"fieldPath", "status.podIP"}}}}}});
+  if (const auto place = core::RolePlaceOf(rank); place && !place->role.empty())
+    add("RINGMASTER_ROLE", place->role);
   add("RINGMASTER_STOP_SECONDS", std::to_string(job.spec.restart.stopSeconds));
   add("RINGMASTER_STEP_SECONDS", job.spec.health.stepSeconds);
   add("RINGMASTER_SILENCE_SECONDS", std::to_string(job.spec.launch.silenceSeconds));

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
 #include <utility>
 
 #include "api/launch.h"
@@ -149,6 +150,17 @@ class Warnings {
 std::vector<std::string> TemplateWarnings(const api::TrainingJob& job) {
   std::vector<std::string> warnings;
   Warnings(job, warnings).Collect();
+  for (const api::Role& role : job.spec.roles) {
+    if (role.template_.is_null()) continue;
+    std::vector<std::string> own;
+    const std::string place = api::HasPods(role) ? role.name : "";
+    Warnings(JobOfRole(job, place, 0), own).Collect();
+    for (std::string& warning : own) {
+      if (!warning.starts_with(kTemplatePath)) continue;
+      warnings.push_back(
+          fmt::format("spec.roles[{}].template{}", role.name, warning.substr(std::strlen(kTemplatePath))));
+    }
+  }
   return warnings;
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "api/launch.h"
+#include "base/check.h"
 #include "operator/core/model.h"
 #include "operator/wiring/config_map.h"
 #include "operator/wiring/merge.h"
@@ -54,7 +55,11 @@ std::vector<Json> ObjectsOf(const api::TrainingJob& job, const std::string& job_
   return objects;
 }
 
-Json PodOf(const api::TrainingJob& job, const std::string& job_uid, int32_t rank, const Context& context) {
+namespace {
+
+// Renders a pod of the workers' template, whatever the role of the rank.
+Json PodOfTemplate(const api::TrainingJob& job, const std::string& job_uid, int32_t rank,
+                   const Context& context) {
   const Template user = ReadTemplate(job);
   Json pod = StrategicMerge(PodDefaults(job, rank, context, user), user.value);
   PruneDefaults(user, pod);
@@ -65,6 +70,33 @@ Json PodOf(const api::TrainingJob& job, const std::string& job_uid, int32_t rank
   JoinGroup(job, context, pod);
   Identify(job, job_uid, rank, context, pod);
   return pod;
+}
+
+}  // namespace
+
+api::TrainingJob JobOfRole(api::TrainingJob job, const std::string& role, int32_t index) {
+  Json own = api::TemplateOf(job.spec, role, index);
+  job.spec.workers.template_ = std::move(own);
+  if (!role.empty()) job.spec.workers.slots = "1";
+  return job;
+}
+
+std::vector<int32_t> RanksOf(const api::TrainingJob& job, int32_t workers) {
+  std::vector<int32_t> ranks;
+  for (int32_t rank = 0; rank < workers; ++rank) ranks.push_back(rank);
+  if (!api::RunsPrograms(job.spec)) return ranks;
+  for (const api::Role& role : job.spec.roles) {
+    for (int32_t i = 0; api::HasPods(role) && i < role.replicas; ++i)
+      ranks.push_back(core::RankInRole(role.name, i));
+  }
+  return ranks;
+}
+
+Json PodOf(const api::TrainingJob& job, const std::string& job_uid, int32_t rank, const Context& context) {
+  if (job.spec.roles.empty()) return PodOfTemplate(job, job_uid, rank, context);
+  const auto place = core::RolePlaceOf(rank);
+  CHECK(place.has_value(), "rank {}", rank);
+  return PodOfTemplate(JobOfRole(job, place->role, place->index), job_uid, rank, context);
 }
 
 }  // namespace ringmaster::wiring

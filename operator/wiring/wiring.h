@@ -61,6 +61,12 @@ std::vector<Json> ObjectsOf(const api::TrainingJob& job, const std::string& job_
 // Returns one worker pod for server-side apply.
 Json PodOf(const api::TrainingJob& job, const std::string& job_uid, int32_t rank, const Context& context);
 
+// Returns the job with the template and the slots of a role's pod as those of its workers.
+api::TrainingJob JobOfRole(api::TrainingJob job, const std::string& role, int32_t index);
+
+// Returns the ranks of a gang with this number of workers: the workers', then those of each role.
+std::vector<int32_t> RanksOf(const api::TrainingJob& job, int32_t workers);
+
 // Returns a sentence, with the field and the remedy, for each part of the template that is not applied or
 // does something unexpected.
 std::vector<std::string> TemplateWarnings(const api::TrainingJob& job);

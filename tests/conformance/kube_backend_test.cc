@@ -471,6 +471,29 @@ TEST_F(KubeBackendTest, ASmallerGangDoesNotOvertakeTheHeadOfTheQueue) {
   ASSERT_TRUE(Write(large, core::ReserveRoom{1, {0, 1}}).ok());
 }
 
+TEST_F(KubeBackendTest, PodsOfEveryRoleFindRoomTogether) {
+  const auto submit = [&](const char* name, int gpus) {
+    api::TrainingJob job = Gang(name, 2, "gate", 6);
+    job.spec.framework = "tensorflow";
+    job.spec.training.reset();
+    Json own = Gang("server", 1, "gate", gpus).spec.workers.template_;
+    for (Json* pod : {&job.spec.workers.template_, &own})
+      (*pod)["spec"]["containers"][0]["command"] = Json::array({"python"});
+    for (const char* role : {"chief", "ps"}) job.spec.roles.push_back({role, 1, own, {}, {}});
+    const Key key = cluster_.Submit(job);
+    BeginAttempt(key, 1);
+    return key;
+  };
+  const Key wide = submit("wide", 3);
+  AwaitRoom(wide);
+  EXPECT_NE(FitOf(wide).missing.find("3 x nvidia.com/gpu"), std::string::npos) << FitOf(wide).missing;
+  const Key narrow = submit("narrow", 2);
+  const std::vector<int32_t> all = {0, 1, core::RankInRole("chief", 0), core::RankInRole("ps", 0)};
+  EXPECT_EQ(Write(wide, core::ReserveRoom{1, all}).error().code, Code::kConflict);
+  ASSERT_TRUE(Write(narrow, core::ReserveRoom{1, all}).ok()) << FitOf(narrow).missing;
+  EXPECT_EQ(FitOf(narrow).reserved, all);
+}
+
 TEST_F(KubeBackendTest, AReleaseThatFailsKeepsItsPlaces) {
   std::atomic<int> writes{1000};
   kube::KubeBackend::Options options = cluster_.BackendOptions();

@@ -7,9 +7,9 @@ number in each step, and rank 0 writes a checkpoint of every step and reports it
 FAULT happens in rank 1, in an incarnation that starts at step 0: `exit` (exit code 1, every time), `import` (an import
 error, every time), `orphan` (starts a process in another session, writes its pid to CHECKPOINT.orphan, dies of
 SIGKILL), `stubborn` (every rank ignores SIGTERM), `hang` (blocks after some steps), `stop` (stops itself after some
-steps). `mute` blocks at once, and no rank reports anything. `compute` computes for a while before the first step. With
-`report` and `trainer`, rank 0 reports by the Python package, and as the Trainer of Hugging Face does. `preload` imports a
-slow module, and blocks after some steps.
+steps). `mute` blocks at once, and no rank reports anything. `compute` computes for a while before the first step.
+With `endless`, rank 1 does not end. With `report` and `trainer`, rank 0 reports by the Python package, and as the Trainer
+of Hugging Face does. `preload` imports a slow module, and blocks after some steps.
 """
 
 import hashlib
@@ -129,6 +129,8 @@ def main():
             fresh = checkpoint.with_suffix(".tmp")
             fresh.write_text(json.dumps([step, state]))
             fresh.rename(checkpoint)
+    if RANK == 1 and fault == "endless":
+        signal.pause()
 
 
 main()

@@ -127,6 +127,7 @@ void ReadTrainer(Reader& reader, const std::string& program_folder, Config* conf
 
 void ReadProgram(Reader& reader, Config* config) {
   config->framework = reader.Optional("RINGMASTER_FRAMEWORK");
+  config->role = reader.Optional("RINGMASTER_ROLE");
   config->address = reader.Required("RINGMASTER_ADDRESS");
   if (const auto grace = reader.Seconds("RINGMASTER_STOP_SECONDS")) config->stop_grace = *grace;
   if (const auto silence = reader.Seconds("RINGMASTER_SILENCE_SECONDS")) config->silence = *silence;

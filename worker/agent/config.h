@@ -33,6 +33,7 @@ struct Config {
   std::vector<std::string> trainer_environment;  // "NAME=value": added to the agent's environment
   std::vector<std::string> program;   // of `ringmaster-agent run -- COMMAND ARGS...`; empty: a native trainer
   std::string framework;              // RINGMASTER_FRAMEWORK: whose variables the program gets
+  std::string role;                   // RINGMASTER_ROLE: of this pod; unset: worker
   std::string address;                // RINGMASTER_ADDRESS: where other workers reach this pod
   Duration stop_grace = seconds(30);  // RINGMASTER_STOP_SECONDS: from SIGTERM to SIGKILL of the program
   int32_t port_base = 0;              // RINGMASTER_PORT_BASE: the first port of this pod; 0: any free port

@@ -38,7 +38,8 @@ rendezvous::ProgramMemberOptions MemberOptionsOf(const Config& config) {
   CHECK(uuid.ok(), "{}", uuid.error().message);
   rendezvous::ProgramMemberOptions options;
   // ProgramAgent::Send fills in the secret.
-  options.hello = {config.job, config.pod, uuid->substr(0, 36), "", config.attempt, config.slot, config.node};
+  options.hello = {config.job,     config.pod,  uuid->substr(0, 36), "",
+                   config.attempt, config.slot, config.node,         config.role};
   options.stop_grace = config.stop_grace;
   if (config.doorbell >= 0) options.ping_interval = SlotRelay::kSlotPingInterval;
   return options;

@@ -22,6 +22,7 @@ struct Place {
   int32_t pods = 0;
 };
 
+// REQUIRES: all members are of one role.
 Place PlaceOf(const std::vector<rendezvous::Member>& members, int32_t rank) {
   const std::string& own = members[static_cast<size_t>(rank)].pod;
   Place place{.rank = rank, .world = static_cast<int32_t>(members.size())};
@@ -73,11 +74,16 @@ void AddPytorch(const Place& place, const rendezvous::StartProgram& order, Varia
   out.Add("PET_MAX_RESTARTS", 0);
 }
 
-void AddTensorflow(const Place& place, const rendezvous::StartProgram& order, Variables& out) {
-  Json workers = Json::array();
-  for (const rendezvous::Member& member : order.members) workers.push_back(member.address);
-  const Json config = {{"cluster", {{"worker", std::move(workers)}}},
-                       {"task", {{"type", "worker"}, {"index", place.rank}}}};
+// The cluster does not contain evaluators, which are separate tasks.
+void AddTensorflow(const Place& place, const rendezvous::StartProgram& order, const std::string& role,
+                   Variables& out) {
+  Json cluster = Json::object();
+  for (const rendezvous::Member& member : order.members) {
+    const std::string type = member.role.empty() ? "worker" : member.role;
+    if (type != "evaluator") cluster[type].push_back(member.address);
+  }
+  const Json config = {{"cluster", std::move(cluster)},
+                       {"task", {{"type", role.empty() ? "worker" : role}, {"index", place.rank}}}};
   out.Add("TF_CONFIG", DumpJson(config));
 }
 
@@ -92,14 +98,29 @@ void AddJax(const Place& place, const rendezvous::StartProgram& order, Variables
 std::vector<std::string> ProgramEnvironment(const std::string& framework,
                                             const rendezvous::StartProgram& order, int32_t rank) {
   CHECK(rank >= 0 && static_cast<size_t>(rank) < order.members.size(), "rank {}", rank);
-  const Place place = PlaceOf(order.members, rank);
+  // The ranks of a framework are those of its workers. Another role counts its programs for itself.
+  const std::string& role = order.members[static_cast<size_t>(rank)].role;
+  std::vector<rendezvous::Member> alike;
+  int32_t index = 0;
+  for (size_t i = 0; i < order.members.size(); ++i) {
+    if (order.members[i].role != role) continue;
+    if (static_cast<int32_t>(i) == rank) index = static_cast<int32_t>(alike.size());
+    alike.push_back(order.members[i]);
+  }
+  const Place place = PlaceOf(alike, index);
   Variables out;
-  out.Add("RINGMASTER_RANK", place.rank);
-  out.Add("RINGMASTER_WORLD_SIZE", place.world);
+  if (role.empty()) {
+    out.Add("RINGMASTER_RANK", place.rank);
+    out.Add("RINGMASTER_WORLD_SIZE", place.world);
+  }
+  if (alike.size() < order.members.size() || !role.empty()) {
+    out.Add("RINGMASTER_ROLE", role.empty() ? "worker" : role);
+    out.Add("RINGMASTER_ROLE_INDEX", place.rank);
+  }
   out.Add("RINGMASTER_INCARNATION", order.generation);
   if (framework == "pytorch" || framework == "deepspeed") AddPytorch(place, order, out);
   if (framework == "deepspeed") out.Add("LOCAL_SIZE", place.local_world);
-  if (framework == "tensorflow") AddTensorflow(place, order, out);
+  if (framework == "tensorflow") AddTensorflow(place, order, role, out);
   if (framework == "jax") AddJax(place, order, out);
   return out.Take();
 }

@@ -14,8 +14,8 @@ namespace ringmaster::agent {
 // Returns "NAME=value" for the program that runs as `rank`. Members with equal pods share a machine: they are
 // neighbours, and their order is that of the local ranks. REQUIRES: `rank` is an index of order.members.
 //
-// Every framework: RINGMASTER_RANK, RINGMASTER_WORLD_SIZE, and RINGMASTER_INCARNATION, a number that
-// increases with every start.
+// Every framework: RINGMASTER_INCARNATION, a number that increases with every start of the gang; of workers
+// RINGMASTER_RANK and RINGMASTER_WORLD_SIZE; in jobs with roles RINGMASTER_ROLE and RINGMASTER_ROLE_INDEX.
 // pytorch, deepspeed: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR, MASTER_PORT,
 // and PET_* for a program that is torchrun; deepspeed also LOCAL_SIZE. tensorflow: TF_CONFIG. jax:
 // JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES, JAX_PROCESS_ID.

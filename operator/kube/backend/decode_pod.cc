@@ -156,8 +156,8 @@ struct Place {
   int64_t attempt = 0;
   int32_t rank = 0;
 };
-// Parses `<job>-<attempt>-<rank>`; nullopt for another name, also for one with leading zeros: the name of a
-// pod is derived from the numbers.
+// Parses `<job>-<attempt>-<rank>` or `<job>-<attempt>-<role>-<index>`; nullopt for another name, also for one
+// with leading zeros: the name of a pod is derived from the numbers.
 std::optional<Place> PlaceOf(std::string_view pod, std::string_view job) {
   const std::string_view whole = pod;
   if (!pod.starts_with(job) || pod.size() <= job.size() || pod[job.size()] != '-') return std::nullopt;
@@ -165,16 +165,27 @@ std::optional<Place> PlaceOf(std::string_view pod, std::string_view job) {
   const size_t dash = pod.find('-');
   if (dash == std::string_view::npos) return std::nullopt;
   const auto attempt = ReadNumber<int64_t>(pod.substr(0, dash));
-  const auto rank = ReadNumber<int32_t>(pod.substr(dash + 1));
+  std::string_view number = pod.substr(dash + 1);
+  std::string role;
+  if (const size_t inner = number.rfind('-'); inner != std::string_view::npos) {
+    role = number.substr(0, inner);
+    number.remove_prefix(inner + 1);
+  }
+  auto rank = ReadNumber<int32_t>(number);
+  if (rank && (*rank < 0 || *rank >= core::kRanksPerRole || !core::IsRole(role))) return std::nullopt;
+  if (rank) rank = core::RankInRole(role, *rank);
   if (!attempt || !rank || core::PodName(std::string(job), *attempt, *rank) != whole) return std::nullopt;
   return Place{*attempt, *rank};
 }
 
-// Returns <job> of the name <job>-<attempt>-<rank>; empty for another name.
+// Returns <job> of the name <job>-<attempt>-<rank> or <job>-<attempt>-<role>-<index>; empty for another name.
 std::string_view JobOf(std::string_view pod) {
   const size_t rank = pod.rfind('-');
   if (rank == std::string_view::npos || rank == 0) return {};
-  const size_t attempt = pod.rfind('-', rank - 1);
+  size_t attempt = pod.rfind('-', rank - 1);
+  const bool of_role = attempt != std::string_view::npos && attempt > 0 &&
+                       core::IsRole(std::string(pod.substr(attempt + 1, rank - attempt - 1)));
+  if (of_role) attempt = pod.rfind('-', attempt - 1);
   return attempt == std::string_view::npos ? std::string_view() : pod.substr(0, attempt);
 }
 

@@ -157,10 +157,10 @@ class KubeBackend final : public control::Backend {
     core::JobCounts counted;       // passed to on_counts
     int64_t refused_attempt = 0;   // the API server would not admit its pods; 0: none
     int64_t reserved_attempt = 0;
-    std::vector<std::string> reserved;   // pods, by their names in capacity_
-    core::RoomQueue::Standing standing;  // when its room was looked for the last time
-    core::Capacity::Shape shape;         // of the pods that it would create
-    std::string shape_inputs;            // what `shape` was computed from
+    std::vector<std::string> reserved;                // pods, by their names in capacity_
+    core::RoomQueue::Standing standing;               // when its room was looked for the last time
+    std::map<int32_t, core::Capacity::Shape> shapes;  // of the pods that it would create, by kind of rank
+    std::string shape_inputs;                         // what `shapes` were computed from
   };
 
   // Hooks of the stores.
@@ -185,10 +185,11 @@ class KubeBackend final : public control::Backend {
   std::vector<std::string> MarksOf(const JobRecord& job) const;
   // Also notes whether the job waits for room.
   core::Fit FitOf(const JobRecord& job, const core::Observed& observed) const;
-  // Returns the shape of the attempt's pods that have no node: as admission left them, or as rendered.
-  core::Capacity::Shape ShapeOf(const JobRecord& job, int64_t attempt,
+  // Returns the shape of the attempt's pods of this kind of rank that have no node: as admission left them,
+  // or as rendered.
+  core::Capacity::Shape ShapeOf(const JobRecord& job, int64_t attempt, int32_t rank,
                                 const std::vector<std::string>& excluded_nodes) const;
-  core::Capacity::Shape RenderedShape(const JobRecord& job,
+  core::Capacity::Shape RenderedShape(const JobRecord& job, int32_t rank,
                                       const std::vector<std::string>& excluded_nodes) const;
   // The pods of this attempt, if the shape has a topology key.
   std::vector<std::string> PeersOf(const JobRecord& job, int64_t attempt, const core::PodShape& shape) const;

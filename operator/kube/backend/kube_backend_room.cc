@@ -18,39 +18,58 @@ std::string PlaceName(const JobRecord& job, int64_t attempt, int32_t rank) {
   return job.key.namespace_ + "/" + core::PodName(job.key.name, attempt, rank);
 }
 
+// Returns the rank that stands for all whose pods have the same template: those of its role. The first worker
+// may have another one.
+int32_t KindOf(const JobRecord& job, int32_t rank) {
+  if (rank >= core::kRanksPerRole) return rank / core::kRanksPerRole * core::kRanksPerRole;
+  return rank > 0 && job.spec->job.first_differs ? 1 : 0;
+}
+
+// Returns the ranks in runs of one kind, in their order.
+std::vector<std::vector<int32_t>> ByKind(const JobRecord& job, const std::vector<int32_t>& ranks) {
+  std::vector<std::vector<int32_t>> runs;
+  for (const int32_t rank : ranks) {
+    if (runs.empty() || KindOf(job, runs.back().front()) != KindOf(job, rank)) runs.emplace_back();
+    runs.back().push_back(rank);
+  }
+  return runs;
+}
+
 }  // namespace
 
-core::Capacity::Shape KubeBackend::RenderedShape(const JobRecord& job,
+core::Capacity::Shape KubeBackend::RenderedShape(const JobRecord& job, int32_t rank,
                                                  const std::vector<std::string>& excluded_nodes) const {
+  const int32_t kind = KindOf(job, rank);
   const std::string inputs =
       fmt::format("{}/{}", job.spec->job.spec_generation, fmt::join(excluded_nodes, ","));
   {
     MutexLock lock(mutex_);
-    const JobState& state = StateOf(job);
-    if (state.shape && state.shape_inputs == inputs) return state.shape;
+    JobState& state = StateOf(job);
+    if (state.shape_inputs != inputs) state.shapes.clear();
+    state.shape_inputs = inputs;
+    if (const auto known = state.shapes.find(kind); known != state.shapes.end()) return known->second;
   }
   wiring::Context context = ContextOf(job);
   context.gang = wiring::Gang::kGate;
-  context.size = job.spec->job.Target();
+  context.size = job.spec->job.Target() + job.spec->job.RolePods();
   context.excluded_nodes = excluded_nodes;
   core::Capacity::Shape shape =
-      interners_.shapes.Intern(wiring::ShapeOf(wiring::PodOf(job.ToApi(), job.uid, 0, context)));
+      interners_.shapes.Intern(wiring::ShapeOf(wiring::PodOf(job.ToApi(), job.uid, rank, context)));
   MutexLock lock(mutex_);
   JobState& state = StateOf(job);
-  state.shape = shape;
-  state.shape_inputs = inputs;
+  if (state.shape_inputs == inputs) state.shapes[kind] = shape;
   return shape;
 }
 
-core::Capacity::Shape KubeBackend::ShapeOf(const JobRecord& job, int64_t attempt,
+core::Capacity::Shape KubeBackend::ShapeOf(const JobRecord& job, int64_t attempt, int32_t rank,
                                            const std::vector<std::string>& excluded_nodes) const {
   for (const auto& record : pods_.Group(job.key.ToString())) {
     const PodRecord::Own& own = *record->own;
     if (own.owner->uid == job.uid && own.pod.attempt == attempt && own.pod.gated && !own.pod.deleting() &&
-        !record->ended && own.shape)
+        !record->ended && own.shape && KindOf(job, own.pod.rank) == KindOf(job, rank))
       return own.shape;
   }
-  return RenderedShape(job, excluded_nodes);
+  return RenderedShape(job, rank, excluded_nodes);
 }
 
 std::vector<std::string> KubeBackend::PeersOf(const JobRecord& job, int64_t attempt,
@@ -76,8 +95,16 @@ core::Fit KubeBackend::FitOf(const JobRecord& job, const core::Observed& observe
     waiting_.Remove(name, capacity_);
     return {};
   }
-  const core::Capacity::Shape shape = ShapeOf(job, ledger.attempt, core::ExcludedNodes(ledger, now));
-  std::vector<std::string> peers = PeersOf(job, ledger.attempt, *shape);
+  struct Alike {
+    std::vector<int32_t> ranks;
+    core::Capacity::Shape shape;
+  };
+  std::vector<Alike> kinds;
+  for (std::vector<int32_t>& run : ByKind(job, ranks)) {
+    const int32_t first = run.front();
+    kinds.push_back({std::move(run), ShapeOf(job, ledger.attempt, first, core::ExcludedNodes(ledger, now))});
+  }
+  std::vector<std::string> peers = PeersOf(job, ledger.attempt, *kinds.front().shape);
   MutexLock lock(mutex_);
   core::Fit fit;
   if (StateOf(job).reserved_attempt == ledger.attempt && !StateOf(job).reserved.empty()) {
@@ -85,27 +112,69 @@ core::Fit KubeBackend::FitOf(const JobRecord& job, const core::Observed& observe
       if (capacity_.ReservedFor(PlaceName(job, ledger.attempt, rank))) fit.reserved.push_back(rank);
     std::sort(fit.reserved.begin(), fit.reserved.end());
   }
-  const auto reserved = static_cast<int32_t>(fit.reserved.size());
-  if (!shape->topology_key.empty())
+  if (!kinds.front().shape->topology_key.empty())
     for (const int32_t rank : fit.reserved) peers.push_back(PlaceName(job, ledger.attempt, rank));
-  const auto wanted = static_cast<int32_t>(ranks.size()) - reserved;
   core::RoomQueue::Standing& standing = StateOf(job).standing;
   standing = core::StandingOf(observed);
   standing.created = job.created.time_since_epoch().count();
-  core::Fit more = capacity_.FitOf(shape, wanted, peers);
-  if (more.room < wanted) {
+  struct Look {
+    core::Fit fit;
+    const Alike* short_of = nullptr;
+    int32_t before = 0;           // waiting pods of earlier kinds
+    int32_t reserved_before = 0;  // of these and of the kind that is short, those that have a place
+    std::vector<std::string> peers;
+  };
+  // Each kind finds the room that the earlier ones leave: they get their places for the length of this call.
+  const auto look = [&, this]() RM_REQUIRES(mutex_) {
+    Look seen;
+    seen.fit.room = 0;
+    seen.fit.reserved = fit.reserved;
+    seen.short_of = &kinds.back();
+    seen.peers = peers;
+    std::vector<std::string> tentative;
+    for (const Alike& kind : kinds) {
+      std::vector<std::string> open;
+      for (const int32_t rank : kind.ranks) {
+        if (!std::binary_search(fit.reserved.begin(), fit.reserved.end(), rank))
+          open.push_back(PlaceName(job, ledger.attempt, rank));
+      }
+      const auto wanted = static_cast<int32_t>(open.size());
+      const auto reserved = static_cast<int32_t>(kind.ranks.size()) - wanted;
+      core::Fit more = capacity_.FitOf(kind.shape, wanted, seen.peers);
+      seen.fit.room += reserved + more.room;
+      seen.fit.missing = std::move(more.missing);
+      seen.short_of = &kind;
+      seen.reserved_before = seen.before + reserved;
+      if (more.room < wanted || &kind == &kinds.back()) break;
+      seen.before += static_cast<int32_t>(kind.ranks.size());
+      if (!capacity_.Reserve(open, kind.shape, seen.peers)) break;  // lost to a node in two domains
+      tentative.insert(tentative.end(), open.begin(), open.end());
+      seen.peers.insert(seen.peers.end(), open.begin(), open.end());
+    }
+    for (const std::string& pod : tentative) capacity_.Unreserve(pod);
+    return seen;
+  };
+  const auto all = static_cast<int32_t>(ranks.size());
+  Look seen = look();
+  if (seen.fit.room < all) {
     const core::Capacity::WithoutClaim lifted(capacity_);
+    Look unclaimed = look();
     if (waiting_.MayUseClaim(name, standing))
-      more = capacity_.FitOf(shape, wanted, peers);
-    else if (capacity_.RoomFor(shape, wanted, peers) == wanted)
-      more.missing = fmt::format("the room is kept for {}, which comes first", waiting_.head());
+      seen = std::move(unclaimed);
+    else if (unclaimed.fit.room == all)
+      seen.fit.missing = fmt::format("the room is kept for {}, which comes first", waiting_.head());
   }
-  fit.room = reserved + more.room;
-  fit.missing = std::move(more.missing);
-  if (const auto awaited = core::AwaitedRoom(observed, fit, now))
-    waiting_.Set(name, {shape, *awaited - reserved, std::move(peers), standing}, capacity_);
-  else
+  fit = std::move(seen.fit);
+  // The claim is for the kind that is short only.
+  if (const auto awaited = core::AwaitedRoom(observed, fit, now)) {
+    const int32_t of_kind =
+        std::min(*awaited, seen.before + static_cast<int32_t>(seen.short_of->ranks.size()));
+    waiting_.Set(name,
+                 {seen.short_of->shape, of_kind - seen.reserved_before, std::move(seen.peers), standing},
+                 capacity_);
+  } else {
     waiting_.Remove(name, capacity_);
+  }
   return fit;
 }
 
@@ -122,17 +191,26 @@ void KubeBackend::Perform(const Job& job, const control::Write& write, const cor
   const std::string name = write.key.ToString();
   std::vector<std::string> wanted;
   for (const int32_t rank : action.ranks) wanted.push_back(PlaceName(*job, action.attempt, rank));
-  const core::Capacity::Shape shape = ShapeOf(*job, action.attempt, action.excluded_nodes);
   // Off the avoided nodes if others have room.
-  core::Capacity::Shape strict;
-  if (!action.avoided_nodes.empty()) {
-    std::vector<std::string> excluded = action.excluded_nodes;
-    excluded.insert(excluded.end(), action.avoided_nodes.begin(), action.avoided_nodes.end());
-    std::sort(excluded.begin(), excluded.end());
-    excluded.erase(std::unique(excluded.begin(), excluded.end()), excluded.end());
-    strict = RenderedShape(*job, excluded);
+  std::vector<std::string> strict_excluded = action.excluded_nodes;
+  strict_excluded.insert(strict_excluded.end(), action.avoided_nodes.begin(), action.avoided_nodes.end());
+  std::sort(strict_excluded.begin(), strict_excluded.end());
+  strict_excluded.erase(std::unique(strict_excluded.begin(), strict_excluded.end()), strict_excluded.end());
+  struct Alike {
+    std::vector<std::string> pods;
+    core::Capacity::Shape shape;
+    core::Capacity::Shape strict;
+  };
+  std::vector<Alike> kinds;
+  // Sorted, like the kinds of the waiting ranks when their room was found.
+  for (const std::vector<int32_t>& run : ByKind(*job, action.ranks)) {
+    Alike& kind = kinds.emplace_back();
+    for (const int32_t rank : run) kind.pods.push_back(PlaceName(*job, action.attempt, rank));
+    kind.shape = ShapeOf(*job, action.attempt, run.front(), action.excluded_nodes);
+    if (!action.avoided_nodes.empty()) kind.strict = RenderedShape(*job, run.front(), strict_excluded);
   }
-  const std::vector<std::string> peers = PeersOf(*job, action.attempt, *shape);
+  std::vector<std::string> peers;
+  if (!kinds.empty()) peers = PeersOf(*job, action.attempt, *kinds.front().shape);
   bool reserved = false;
   bool freed = false;
   {
@@ -146,11 +224,15 @@ void KubeBackend::Perform(const Job& job, const control::Write& write, const cor
         capacity_.Unreserve(pod);
         freed = true;
       }
+      reserved = true;
       {
         std::optional<core::Capacity::WithoutClaim> lifted;
         if (waiting_.MayUseClaim(name, state.standing)) lifted.emplace(capacity_);
-        reserved =
-            (strict && capacity_.Reserve(wanted, strict, peers)) || capacity_.Reserve(wanted, shape, peers);
+        for (const Alike& kind : kinds) {
+          reserved = reserved && ((kind.strict && capacity_.Reserve(kind.pods, kind.strict, peers)) ||
+                                  capacity_.Reserve(kind.pods, kind.shape, peers));
+          peers.insert(peers.end(), kind.pods.begin(), kind.pods.end());
+        }
       }
       waiting_.Refresh(capacity_);
       reserved = reserved && std::all_of(wanted.begin(), wanted.end(), [&](const std::string& pod) {

@@ -251,7 +251,7 @@ void Checker::CheckRemoved(const JobTruth& job, const Shadow& shadow, const core
       pod.deleting())
     return;
   if (scheduler_.now() - shadow.spec_changed < kSpecLag) return;
-  if (pod.rank >= job.job.Target()) return;
+  if (!job.job.HasRank(job.job.Target(), pod.rank)) return;
   Require(Holds(ledger.counted, pod.uid), "I5",
           fmt::format("{} (exit {}) was removed and not counted", pod.name, pod.exit_code));
 }
@@ -327,8 +327,9 @@ void Checker::CheckGangDecision(const core::Observed& o, const core::Decision& d
     if (release == nullptr || o.job.in_place) continue;
     size_t free = 0;
     for (const core::Pod& pod : o.pods) free += pod.attempt == ledger.attempt && !pod.gated ? 1 : 0;
-    Require(free + release->pods.size() >= static_cast<size_t>(ledger.gang_size) || o.job.autoscaler, "I11",
-            fmt::format("{} of {} pods are released", release->pods.size(), ledger.gang_size));
+    Require(free + release->pods.size() >= static_cast<size_t>(ledger.gang_size + o.job.RolePods()) ||
+                o.job.autoscaler,
+            "I11", fmt::format("{} of {} pods are released", release->pods.size(), ledger.gang_size));
   }
   if (const auto* set =
           decision.actions.empty() ? nullptr : std::get_if<core::SetStatus>(&decision.actions.front())) {

@@ -85,7 +85,7 @@ Decision AlwaysForce(const Observed& o, Time now) {
 }
 
 Decision IgnoresStop(Observed o, Time now) {
-  if (o.status.ledger.stop_since && o.pods.size() < static_cast<size_t>(o.job.Target())) {
+  if (o.status.ledger.stop_since && o.pods.size() < static_cast<size_t>(o.job.Target() + o.job.RolePods())) {
     o.status.ledger.stop_since.reset();
     o.job.suspend = false;
   }
@@ -145,16 +145,18 @@ Decision LosesCounters(const Observed& o, Time now) {
 
 Decision NeverRepairsSupport(Observed o, Time now) {
   if (!o.pods.empty() && o.status.ledger.placed)
-    o.prepared = core::PrepareGang{
-        o.status.ledger.attempt, o.job.in_place ? o.job.Target() : o.status.ledger.gang_size,
-        o.job.in_place ? std::min(o.job.min, o.job.Target()) : o.status.ledger.gang_size};
+    o.prepared =
+        core::PrepareGang{o.status.ledger.attempt,
+                          (o.job.in_place ? o.job.Target() : o.status.ledger.gang_size) + o.job.RolePods(),
+                          (o.job.in_place ? std::min(o.job.min, o.job.Target()) : o.status.ledger.gang_size) +
+                              o.job.RolePods()};
   return core::Decide(o, now);
 }
 
 Decision PodsBeforeSupport(Observed o, Time now) {
   const int32_t target = o.job.in_place ? o.job.Target() : o.status.ledger.gang_size;
-  o.prepared = core::PrepareGang{o.status.ledger.attempt, target,
-                                 o.job.in_place ? std::min(o.job.min, target) : target};
+  o.prepared = core::PrepareGang{o.status.ledger.attempt, target + o.job.RolePods(),
+                                 (o.job.in_place ? std::min(o.job.min, target) : target) + o.job.RolePods()};
   return core::Decide(o, now);
 }
 

@@ -29,6 +29,7 @@ class Simulation {
   Simulation(uint64_t seed, Mutation mutation, bool trace)
       : rng_(KeyedRandom(seed, 1)),
         success_(KeyedRandom(seed, 20)),
+        roles_(KeyedRandom(seed, 21)),
         mutation_(mutation),
         trace_(trace),
         faults_(Faults::Draw(rng_)),
@@ -128,6 +129,11 @@ class Simulation {
       job.rules.push_back(std::move(uncharged));
     }
     if (!job.in_place && success_.Chance(0.3)) job.success = core::Success::kRank0;
+    if (job.in_place && roles_.Chance(0.3)) {
+      // The nodes have room for every job, and such a gang does not run with less.
+      job.policy.roles = {{"chief"}, {"ps", 1}};
+      job.min = job.max = job.replicas = 1 + static_cast<int32_t>(roles_.Below(4));
+    }
     return job;
   }
   int64_t DrawSteps() { return 100 + static_cast<int64_t>(rng_.Below(300)); }
@@ -318,7 +324,10 @@ class Simulation {
       case 4:
       case 5: {
         const auto replicas = 1 + static_cast<int32_t>(rng_.Below(8));
-        world_.Change(key, [replicas](core::Job& j) { j.replicas = replicas; });
+        world_.Change(key, [replicas](core::Job& j) {
+          j.replicas = replicas;
+          if (!j.policy.roles.empty()) j.replicas = j.min = j.max = 1 + replicas % 4;
+        });
         break;
       }
       case 6:
@@ -367,6 +376,7 @@ class Simulation {
 
   SplitMix64 rng_;
   SplitMix64 success_;  // which ranks decide; separate, so that seeds keep what they draw otherwise
+  SplitMix64 roles_;    // which jobs have roles; the same
   const Mutation mutation_;
   const bool trace_;
   Faults faults_;

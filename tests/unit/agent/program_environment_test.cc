@@ -41,6 +41,26 @@ TEST(ProgramEnvironment, Tensorflow) {
             R"("job-1-1.job:40004"]},"task":{"index":1,"type":"worker"}})");
 }
 
+TEST(ProgramEnvironment, TensorflowWithRoles) {
+  const rendezvous::StartProgram order = {7,
+                                          {{"a", "job-1-0", "w0:1"},
+                                           {"b", "job-1-1", "w1:1"},
+                                           {"c", "job-1-chief-0", "c:1", "chief"},
+                                           {"d", "job-1-ps-0", "p0:1", "ps"},
+                                           {"e", "job-1-ps-1", "p1:1", "ps"},
+                                           {"f", "job-1-evaluator-0", "e:1", "evaluator"}}};
+  const std::string cluster = R"("cluster":{"chief":["c:1"],"ps":["p0:1","p1:1"],"worker":["w0:1","w1:1"]})";
+  EXPECT_EQ(ProgramEnvironment("tensorflow", order, 1),
+            (Strings{"RINGMASTER_RANK=1", "RINGMASTER_WORLD_SIZE=2", "RINGMASTER_ROLE=worker",
+                     "RINGMASTER_ROLE_INDEX=1", "RINGMASTER_INCARNATION=7",
+                     "TF_CONFIG={" + cluster + R"(,"task":{"index":1,"type":"worker"}})"}));
+  EXPECT_EQ(ProgramEnvironment("tensorflow", order, 4),
+            (Strings{"RINGMASTER_ROLE=ps", "RINGMASTER_ROLE_INDEX=1", "RINGMASTER_INCARNATION=7",
+                     "TF_CONFIG={" + cluster + R"(,"task":{"index":1,"type":"ps"}})"}));
+  EXPECT_EQ(ProgramEnvironment("tensorflow", order, 5).back(),
+            "TF_CONFIG={" + cluster + R"(,"task":{"index":0,"type":"evaluator"}})");
+}
+
 TEST(ProgramEnvironment, Jax) {
   const Strings variables = ProgramEnvironment("jax", Order(), 3);
   EXPECT_EQ(

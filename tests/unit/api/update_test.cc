@@ -73,6 +73,7 @@ TEST(GuardedFields, CoverAllFieldsThatMayNotAlwaysChange) {
             "spec.managedBy never\n"
             "spec.workers.slots\n"
             "spec.workers.template\n"
+            "spec.roles\n"
             "spec.launch\n"
             "spec.training.model never\n"
             "spec.training.data\n"

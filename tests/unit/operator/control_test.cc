@@ -535,7 +535,7 @@ TEST(Convert, ConvertsEveryFieldThatDecisionsNeed) {
   job.spec.health.nodeExclusionSeconds = 88;
   job.spec.health.startupSeconds = 11;
   job.spec.health.unreachableNodeSeconds = 12;
-  job.spec.lifecycle = {13, 14, "All"};
+  job.spec.lifecycle = {13, 14, "All", {}};
   const core::Job c = FromApi(job, "uid", 5);
   EXPECT_EQ(KeyOf(job), (Key{"team", "gpt"}));
   EXPECT_EQ(c.name, "gpt");

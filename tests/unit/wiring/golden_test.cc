@@ -23,7 +23,8 @@ constexpr const char* kUid = "6a1f2c58-0000-4000-8000-000000000001";
 std::string Everything(const Case& item) {
   std::string text;
   for (const Json& object : ObjectsOf(item.job, kUid, item.context)) text += "---\n" + api::YamlText(object);
-  return text + "---\n" + api::YamlText(PodOf(item.job, kUid, item.context.size - 1, item.context));
+  const int32_t last = RanksOf(item.job, item.job.spec.workers.replicas).back();
+  return text + "---\n" + api::YamlText(PodOf(item.job, kUid, last, item.context));
 }
 
 TEST(Golden, EveryManifestMatchesItsFile) {

@@ -71,7 +71,7 @@ Case LoadCase(const std::string& name) {
   }
   Case result{name, Load(*text, path), PlainContext()};
   ReadHeader(*text, result);
-  result.context.size = result.job.spec.workers.replicas;
+  result.context.size = static_cast<int32_t>(RanksOf(result.job, result.job.spec.workers.replicas).size());
   return result;
 }
 

@@ -50,6 +50,38 @@ TEST(Pod, SetsTheAgentsIdentity) {
   EXPECT_EQ(pod["metadata"]["labels"][kRankLabel], "1");
 }
 
+TEST(Pod, OfARoleHasItsNameLabelsAndTemplate) {
+  const Case item = LoadCase("tensorflow-roles");
+  const std::vector<int32_t> ranks = RanksOf(item.job, 2);
+  std::vector<std::string> names;
+  for (const int32_t rank : ranks)
+    names.push_back(PodOf(item.job, "uid-1", rank, item.context)["metadata"]["name"]);
+  EXPECT_THAT(names, ElementsAre("strategy-1-0", "strategy-1-1", "strategy-1-chief-0", "strategy-1-ps-0",
+                                 "strategy-1-ps-1"));
+  const Json worker = PodOf(item.job, "uid-1", ranks[1], item.context);
+  const Json ps = PodOf(item.job, "uid-1", ranks[4], item.context);
+  EXPECT_EQ(worker["metadata"]["labels"][kRoleLabel], "worker");
+  EXPECT_EQ(ps["metadata"]["labels"][kRoleLabel], "ps");
+  EXPECT_EQ(ps["metadata"]["labels"][kRankLabel], "1");
+  EXPECT_EQ(Env(worker, "RINGMASTER_ROLE"), "(not set)");
+  EXPECT_EQ(Env(ps, "RINGMASTER_ROLE"), "ps");
+  EXPECT_EQ(ps["spec"]["nodeSelector"]["kind"], "cpu");
+  EXPECT_FALSE(worker["spec"].contains("nodeSelector"));
+  const Json chief = PodOf(item.job, "uid-1", ranks[2], item.context);
+  EXPECT_EQ(Worker(chief)["resources"], Worker(worker)["resources"]) << "the template of the workers";
+}
+
+TEST(Pod, AMasterIsTheFirstWorker) {
+  api::TrainingJob job = LoadCase("pytorch").job;
+  api::Role& master = job.spec.roles.emplace_back();
+  master.name = api::kMaster;
+  master.template_ = job.spec.workers.template_;
+  master.template_["spec"]["containers"][0]["image"] = "registry.example/master:1";
+  EXPECT_EQ(RanksOf(job, 2).size(), 2u);
+  EXPECT_EQ(Worker(Pod(job, 0))["image"], "registry.example/master:1");
+  EXPECT_EQ(Worker(Pod(job, 1))["image"], job.spec.workers.template_["spec"]["containers"][0]["image"]);
+}
+
 TEST(Pod, SubdomainIsTheService) {
   for (const Case& item : AllCases()) {
     if (api::RestartsInPlace(item.job.spec)) continue;
