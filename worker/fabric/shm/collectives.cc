@@ -96,19 +96,17 @@ Status Collectives::Barrier() { return group_.AwaitAll(group_.Publish()); }
 
 Status Collectives::SmallReduce(std::span<std::byte> data, const Combiner& combiner, uint32_t tag) {
   const uint64_t half = operations_++ % 2;
-  SmallSlot& own = group_.own().small[half];
-  own.kind = tag;
-  own.bytes = static_cast<uint32_t>(data.size());
-  CopyBytes(own.data, data.data(), data.size());
+  CopyBytes(group_.own().small[half].data, data.data(), data.size());
+  group_.own().small_heads[half] = {tag, static_cast<uint32_t>(data.size())};
   RM_TRY(group_.AwaitAll(group_.Publish()));
   const std::byte* sources[kMaxRanks];
   for (int q = 0; q < group_.world(); ++q) {
-    const SmallSlot& slot = group_.page(q).small[half];
-    if (slot.kind != tag || slot.bytes != data.size()) {
+    const SmallHead& head = group_.page(q).small_heads[half];
+    if (head.kind != tag || head.bytes != data.size()) {
       RM_TRY(group_.VerifyAll());
       return group_.Fail({Code::kInternal, fmt::format("rank {} runs another operation", q)});
     }
-    sources[q] = slot.data;
+    sources[q] = group_.page(q).small[half].data;
   }
   combiner.Combine(data.data(), {sources, static_cast<size_t>(group_.world())}, data.size() / kElementBytes);
   return group_.VerifyAll();

@@ -37,11 +37,14 @@ struct Descriptor {
   uint32_t staged = 0;  // 1: the data is not in a segment; it comes in pieces through the staging area
 };
 
-// A small message, inline.
+// A small message, inline. Its head lies in the cache line that peers poll, so that up to 64 bytes take one
+// more line.
 struct alignas(64) SmallSlot {
+  std::byte data[kSmallBytes];
+};
+struct SmallHead {
   uint32_t kind = 0;
   uint32_t bytes = 0;
-  alignas(16) std::byte data[kSmallBytes];
 };
 
 // One direction of a pairwise transfer; indexed by the rank of the other side.
@@ -52,7 +55,7 @@ struct alignas(64) Cell {
 
 struct ControlPage {
   static constexpr uint64_t kMagic = 0x52494e4746414231;  // "RINGFAB1"
-  static constexpr uint64_t kLayout = 4;
+  static constexpr uint64_t kLayout = 5;
 
   uint64_t magic;
   uint64_t layout;
@@ -65,6 +68,7 @@ struct ControlPage {
   std::atomic<uint64_t> stopped;  // generations up to this one are over for the owner
   std::atomic<uint64_t> ready;    // the generation that `phase`, cells and descriptors belong to
   std::atomic<uint32_t> closed;   // the Fabric was destroyed
+  SmallHead small_heads[2];       // by parity of the operation
 
   alignas(64) std::atomic<uint32_t> sleepers;  // 1: the owner sleeps in a futex on some peer's word
   std::atomic<uint64_t> waits;                 // odd while the owner waits for a peer; grows with each wait
@@ -78,5 +82,6 @@ struct ControlPage {
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
 static_assert(sizeof(Cell) == 64);
+static_assert(offsetof(ControlPage, sleepers) == offsetof(ControlPage, phase) + 64);
 
 }  // namespace ringmaster::fabric::shm
