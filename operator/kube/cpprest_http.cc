@@ -386,7 +386,7 @@ class Transport final : public HttpClient {
     MutexLock lock(state_->mutex);
     while (!state_->closed) {
       const Time now = Now();
-      while (!state_->deadlines.empty() && state_->deadlines.begin()->first <= now) {
+      if (!state_->deadlines.empty() && state_->deadlines.begin()->first <= now) {
         const std::shared_ptr<Call> call = state_->live.at(state_->deadlines.begin()->second);
         state_->deadlines.erase(state_->deadlines.begin());
         call->deadline.reset();
@@ -395,6 +395,7 @@ class Transport final : public HttpClient {
         call->expired = true;
         call->cancel.cancel();
         lock.Lock();
+        continue;  // meanwhile the client may have been closed
       }
       if (std::shared_ptr<Call> call = TakeFrom(state_->urgent)) return call;
       if (std::shared_ptr<Call> call = TakeFrom(state_->streams)) return call;

@@ -188,6 +188,18 @@ TEST(Transport, SlowResponseEndsAtTheLimit) {
   EXPECT_EQ(answer.error().code, Code::kAmbiguous) << answer.error().message;
 }
 
+// Its owner may destroy the client as soon as it has the answer, while the starting thread still cancels the
+// request.
+TEST(Transport, AClientMayEndWhenARequestReachesItsLimit) {
+  FaultyServer server([](Connection& connection, int) { connection.Linger(); });
+  TransportOptions options;
+  options.request_limit = milliseconds(2);
+  for (int i = 0; i < 300; ++i) {
+    auto client = Client(server.Url(), options);
+    ASSERT_FALSE(Ask(*client).ok());
+  }
+}
+
 TEST(Transport, TooLargeResponseIsAnError) {
   FaultyServer server([](Connection& connection, int) {
     AfterRequest(connection, ChunkedHead());
