@@ -162,7 +162,8 @@ struct Table<Scheduling> {
       F("queue", &Scheduling::queue, {.max_length = 253, .form = Form::kDnsSubdomain},
         "Queue of the gang scheduler."),
       F("priorityClassName", &Scheduling::priorityClassName, {.max_length = 253, .form = Form::kDnsSubdomain},
-        "PriorityClass of the workers."),
+        "PriorityClass of the workers. Of the gangs that wait for the gate, those of higher priority start "
+        "first."),
       F("topology", &Scheduling::topology, {}, "Placement of the workers relative to each other."),
       F("timeoutSeconds", &Scheduling::timeoutSeconds,
         {.min = 1, .max = kYearSeconds, .change = Change::kAnytime},

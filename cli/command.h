@@ -44,6 +44,7 @@ void AddRender(CLI::App& app, int& exit_code);
 void AddVersion(CLI::App& app, int& exit_code);
 // Commands for a job on a cluster.
 void AddStatus(CLI::App& app, int& exit_code);
+void AddQueue(CLI::App& app, int& exit_code);
 void AddLogs(CLI::App& app, int& exit_code);
 void AddDiagnose(CLI::App& app, int& exit_code);
 void AddScale(CLI::App& app, int& exit_code);

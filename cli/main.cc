@@ -63,6 +63,7 @@ int Main(int argc, char** argv) {
   AddRender(app, exit_code);
   AddCrd(app, exit_code);
   AddStatus(app, exit_code);
+  AddQueue(app, exit_code);
   AddDiagnose(app, exit_code);
   AddLogs(app, exit_code);
   AddScale(app, exit_code);

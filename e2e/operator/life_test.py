@@ -232,6 +232,40 @@ class Life(unittest.TestCase):
         rig.wait_phase(second, "Running")  # all waiting jobs are decided again
         rig.wait_phase(third, "Running")  # the smaller one fits next to it
 
+    def test_a_job_waits_for_its_priority_class(self):
+        rig, c = self.rig, self.cluster
+        name = rig.apply(job("classy", replicas=2, spec={"scheduling": {"gang": "gate", "priorityClassName": "rig-urgent"}}))
+        refused = rig.wait_condition(name, "Admitted", "False", "NoPriorityClass")
+        self.assertIn("the cluster has no PriorityClass rig-urgent", refused["message"])
+        self.assertIn("create it", refused["message"])
+        self.assertEqual(rig.pods(name), [])
+        c.kubectl("create", "priorityclass", "rig-urgent", "--value=1000")
+        self.addCleanup(c.kubectl, "delete", "priorityclass", "rig-urgent")
+        rig.wait_phase(name, "Running")
+        self.assertEqual({pod["spec"]["priority"] for pod in rig.pods(name)}, {1000})
+
+    def test_the_younger_job_of_higher_priority_starts_first(self):
+        """Its gang waits, like the older one, until the nodes of a third job are free."""
+        rig, c = self.rig, self.cluster
+        c.kubectl("create", "priorityclass", "rig-first", "--value=7")
+        self.addCleanup(c.kubectl, "delete", "priorityclass", "rig-first")
+        eight = {"template": {"spec": {"containers": [{"name": "worker", "image": "registry.local/w:1", "resources": {
+            "limits": {"nvidia.com/gpu": 8}}}]}}}
+        gate = {"gang": "gate", "timeoutSeconds": 1}
+        runs = rig.apply(job("runs", replicas=3, workers=eight, spec={"scheduling": gate}))
+        rig.wait_phase(runs, "Running")
+        older = rig.apply(job("waits-1", replicas=3, workers=eight, spec={"scheduling": gate}))
+        rig.wait_condition(older, "Scheduled", "False", "WaitingForCapacity")
+        younger = rig.apply(job("waits-2", replicas=3, workers=eight, spec={"scheduling": gate | {"priorityClassName": "rig-first"}}))
+        rig.wait_condition(younger, "Scheduled", "False", "WaitingForCapacity")
+        c.kubectl("delete", "tj", runs)
+        rig.wait_phase(younger, "Running")
+        kept = rig.wait_condition(older, "Scheduled", "False", "WaitingForCapacity")
+        self.assertNotEqual(kept["message"], "")
+        self.assertEqual(rig.pods(older), [])
+        c.kubectl("delete", "tj", younger)
+        rig.wait_phase(older, "Running")
+
     def test_invalid_job_is_rejected_before_any_object_is_created(self):
         bad = job("refused", replicas=2)
         bad["spec"]["workers"].update(min=9, max=8)

@@ -56,6 +56,27 @@ class Plugin(PluginCase):
         self.cluster.pod_exit("default", "breaks-1-0", 64, "no such path")
         self.assertIn("no such path", self.plugin("status", name, "--wait", 60, code=1)[0])
 
+    def test_queue(self):
+        self.assertEqual(self.plugin("queue")[0], "no job waits in namespace default\n")
+        eight = {"template": {"spec": {"containers": [{"name": "worker", "image": "registry.local/w:1", "resources": {
+            "limits": {"nvidia.com/gpu": 8}}}]}}}
+        gate = {"gang": "gate"}
+        nodes = len(self.cluster.get("nodes"))
+        self.cluster.kubectl("create", "priorityclass", "plugin-urgent", "--value=1000")
+        self.addCleanup(self.cluster.kubectl, "delete", "priorityclass", "plugin-urgent")
+        runs = self.rig.apply(job("runs", replicas=nodes, workers=eight, spec={"scheduling": gate}))
+        self.rig.wait_phase(runs, "Running")
+        for name, scheduling in (("older", gate), ("younger", gate | {"priorityClassName": "plugin-urgent"})):
+            self.rig.apply(job(name, replicas=nodes, workers=eight, spec={"scheduling": scheduling}))
+            self.rig.wait_condition(name, "Scheduled", "False", "WaitingForCapacity")
+        screen, _ = self.plugin("queue", "-A")
+        head, first, second = screen.splitlines()
+        self.assertEqual(head.split(), ["POSITION", "JOB", "PRIORITY", "PODS", "WAITS", "WHY"])
+        self.assertRegex(first, rf"^1 +default/younger +1000 \(plugin-urgent\) +{nodes} +\S+ +WaitingForCapacity: needs ")
+        self.assertRegex(second, rf"^2 +default/older +0 +{nodes} +\S+ +WaitingForCapacity: ")
+        self.cluster.kubectl("delete", "tj", runs)
+        self.rig.wait_phase("younger", "Running")
+
     def test_missing_jobs_and_commands(self):
         _, complaint = self.plugin("status", "nothing", code=2)
         self.assertIn("there is no job nothing in namespace default", complaint)

@@ -158,8 +158,9 @@ enum class RefusalKind : uint8_t {
   kInvalid,    // the object is invalid, for example because of workers.template
   kNameTaken,  // another object has the name of a pod
   kNamespaceEnding,
-  kNoGangProvider,  // the cluster does not have the provider of scheduling.gang
-  kNoHostPorts,     // all ports for hostNetwork are allocated
+  kNoGangProvider,   // the cluster does not have the provider of scheduling.gang
+  kNoHostPorts,      // all ports for hostNetwork are allocated
+  kNoPriorityClass,  // the cluster does not have a PriorityClass of the job
 };
 struct Refusal {
   RefusalKind kind = RefusalKind::kForbidden;

@@ -107,6 +107,9 @@ constexpr Row kRows[] = {
      "Rank 0 ended with exit code 0, and `lifecycle.success` is Rank0."},
     {Reason::kChiefSucceeded, "ChiefSucceeded", "Ready, Succeeded",
      "The chief ended with exit code 0. The other programs were stopped, and their exit codes do not count."},
+    {Reason::kNoPriorityClass, "NoPriorityClass", "Admitted",
+     "The cluster has no PriorityClass of the name that `scheduling.priorityClassName` or a template gives. "
+     "Create it, and the job continues by itself; or correct the name."},
 };
 
 }  // namespace

@@ -82,6 +82,8 @@ enum class Reason : uint8_t {
   // Succeeded, again
   kRank0Succeeded,
   kChiefSucceeded,
+  // Admitted, once more
+  kNoPriorityClass,
 };
 const char* ReasonName(Reason reason);
 

@@ -200,6 +200,8 @@ const char* Remedy(RefusalKind kind) {
     case RefusalKind::kNoHostPorts:
       return "end jobs on hostNetwork, or widen the operator's --host-ports; the operator retries "
              "automatically";
+    case RefusalKind::kNoPriorityClass:
+      return "create it, and the job continues by itself; or correct the name";
   }
   return "";
 }
@@ -366,6 +368,8 @@ Reason ReasonOf(RefusalKind kind) {
       return Reason::kNoGangProvider;
     case RefusalKind::kNoHostPorts:
       return Reason::kNoHostPorts;
+    case RefusalKind::kNoPriorityClass:
+      return Reason::kNoPriorityClass;
   }
   return Reason::kUnknown;
 }

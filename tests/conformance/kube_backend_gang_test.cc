@@ -106,6 +106,38 @@ TEST_F(KubeBackendTest, ASmallerGangDoesNotOvertakeTheHeadOfTheQueue) {
   ASSERT_TRUE(Write(large, core::ReserveRoom{1, {0, 1}}).ok());
 }
 
+// Two nodes with 8 GPUs each, one of them taken: both gangs wait for two, and the younger one is more
+// important.
+TEST_F(KubeBackendTest, AYoungerGangOfHigherPriorityComesFirst) {
+  const std::string name = cluster_.space() + "-urgent";  // classes have no namespace
+  const Json urgent = {{"apiVersion", "scheduling.k8s.io/v1"},
+                       {"kind", "PriorityClass"},
+                       {"metadata", {{"name", name}}},
+                       {"value", 1000}};
+  const auto made =
+      cluster_.Wait([&](auto done) { cluster_.client().Create(kube::kPriorityClasses, "", urgent, done); });
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  const Key runs = cluster_.Submit(Gang("runs", 1, "gate", 8));
+  const Key older = cluster_.Submit(Gang("older", 2, "gate", 8));
+  for (const Key& key : {runs, older}) BeginAttempt(key, 1);
+  AwaitRoom(older);
+  ASSERT_TRUE(Write(runs, core::ReserveRoom{1, {0}}).ok());
+  EXPECT_EQ(FitOf(older).room, 1) << "it is the head";
+  api::TrainingJob important = Gang("younger", 2, "gate", 8);
+  important.spec.scheduling.priorityClassName = name;
+  const Key younger = cluster_.Submit(important);
+  BeginAttempt(younger, 1);
+  EXPECT_EQ(FitOf(younger).room, 1) << "it is the head now";
+  EXPECT_EQ(FitOf(older).room, 0);
+  BeginAttempt(runs, 2);  // gives up its place
+  ASSERT_TRUE(Eventually([&] { return FitOf(younger).room == 2; }));
+  ASSERT_TRUE(Write(younger, core::ReserveRoom{1, {0, 1}}).ok());
+  EXPECT_EQ(FitOf(older).room, 0);
+  const auto gone =
+      cluster_.Wait([&](auto done) { cluster_.client().Delete(kube::kPriorityClasses, "", name, {}, done); });
+  EXPECT_TRUE(gone.ok());
+}
+
 TEST_F(KubeBackendTest, PodsOfEveryRoleFindRoomTogether) {
   const auto submit = [&](const char* name, int gpus) {
     api::TrainingJob job = Gang(name, 2, "gate", 6);

@@ -9,6 +9,7 @@
 
 #include "api/codec.h"
 #include "api/fields_status.h"
+#include "api/launch.h"
 #include "base/check.h"
 #include "base/json.h"
 #include "operator/control/convert.h"
@@ -38,6 +39,12 @@ std::string TextOf(const std::vector<api::Problem>& problems) {
   return text;
 }
 
+// As wiring renders the pods: the field of the job goes before that of the template.
+std::string PriorityClassOf(const api::Spec& spec, const Json& pod_template) {
+  if (!spec.scheduling.priorityClassName.empty()) return spec.scheduling.priorityClassName;
+  return std::string(json::Text(json::Child(pod_template, "spec"), "priorityClassName"));
+}
+
 std::shared_ptr<const JobSpec> DecodeSpec(const Json& object, const Meta& meta) {
   // The status is decoded separately: errors in it, which only another writer can have made, must not stop
   // the job.
@@ -54,6 +61,10 @@ std::shared_ptr<const JobSpec> DecodeSpec(const Json& object, const Meta& meta) 
   if (spec->problem.empty()) {
     spec->job = control::FromApi(loaded.job, meta.uid, generation);
     spec->host_network = loaded.job.spec.network.hostNetwork;
+    const api::Spec& from = loaded.job.spec;
+    spec->workers_priority = PriorityClassOf(from, from.workers.template_);
+    for (const api::Role& role : from.roles)
+      spec->other_priorities.push_back(PriorityClassOf(from, api::TemplateOf(from, role.name, 0)));
   } else {
     loaded.job = {};
     loaded.job.metadata.name = meta.name;

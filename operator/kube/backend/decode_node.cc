@@ -59,6 +59,14 @@ std::shared_ptr<const NamespaceRecord> DecodeNamespace(const Json& object) {
   return record;
 }
 
+std::shared_ptr<const PriorityClassRecord> DecodePriorityClass(const Json& object, const Meta& meta) {
+  auto record = std::make_shared<PriorityClassRecord>();
+  record->name = meta.name;
+  record->value = static_cast<int32_t>(json::Integer(object, "value"));
+  record->is_default = json::Flag(object, "globalDefault");
+  return record;
+}
+
 std::shared_ptr<const ObjectRecord> DecodeObject(const Json& object, const Meta& meta, Interners& interners) {
   const Json& metadata = json::Child(object, "metadata");
   const std::string_view job = json::Text(json::Child(metadata, "labels"), wiring::kJobLabel);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Decodes nodes, namespaces and the objects of jobs into records. Pure.
+// Decodes nodes, namespaces, priority classes and the objects of jobs into records. Pure.
 #pragma once
 
 #include <memory>
@@ -19,6 +19,8 @@ std::shared_ptr<const NodeRecord> DecodeNode(const Json& object, const Meta& met
                                              const WallClock& clock, Time now);
 
 std::shared_ptr<const NamespaceRecord> DecodeNamespace(const Json& object);
+
+std::shared_ptr<const PriorityClassRecord> DecodePriorityClass(const Json& object, const Meta& meta);
 
 // Returns null if the object belongs to no job.
 std::shared_ptr<const ObjectRecord> DecodeObject(const Json& object, const Meta& meta, Interners& interners);

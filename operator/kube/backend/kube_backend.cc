@@ -85,6 +85,13 @@ KubeBackend::KubeBackend(ApiClient& client, Options options)
                    [this](const std::string& name, const auto& before, const auto& after) {
                      OnNamespace(name, before, after);
                    }}),
+      priority_classes_({[](const Json& object, const Meta& meta, const auto&) {
+                           return DecodePriorityClass(object, meta);
+                         },
+                         nullptr,
+                         [this](const std::string&, const auto& before, const auto& after) {
+                           OnPriorityClass(before, after);
+                         }}),
       services_(ObjectHooks(interners_, [this](const std::string& job) { Notify(job); })),
       config_maps_(ObjectHooks(interners_, [this](const std::string& job) { Notify(job); })),
       gate_(std::make_shared<Gate>()),
@@ -115,6 +122,7 @@ void KubeBackend::Start() {
   Follow(Watched(kPods), pods_);
   reflectors_.Add(Watched(kNodes), nodes_.In({}));
   reflectors_.Add(Watched(kNamespaces, {}, true), namespaces_.In({}));
+  reflectors_.Add(Watched(kPriorityClasses), priority_classes_.In({}));
   Follow(Watched(kServices, wiring::kJobLabel, true), services_);
   Follow(Watched(kConfigMaps, wiring::kJobLabel, true), config_maps_);
   reflectors_.Start();
@@ -128,7 +136,7 @@ void KubeBackend::Stop() {
 
 bool KubeBackend::Synced() const {
   if (!jobs_.synced() || !pods_.synced() || !nodes_.synced() || !namespaces_.synced() ||
-      !services_.synced() || !config_maps_.synced())
+      !priority_classes_.synced() || !services_.synced() || !config_maps_.synced())
     return false;
   GangApis apis;
   {
@@ -182,6 +190,7 @@ std::vector<std::pair<std::string, int64_t>> KubeBackend::ObjectCounts() const {
   add(kPods, pods_);
   add(kNodes, nodes_);
   add(kNamespaces, namespaces_);
+  add(kPriorityClasses, priority_classes_);
   add(kServices, services_);
   add(kConfigMaps, config_maps_);
   int64_t groups = 0;

@@ -172,6 +172,8 @@ class KubeBackend final : public control::Backend {
               const std::shared_ptr<const NodeRecord>& after);
   void OnNamespace(const std::string& name, const std::shared_ptr<const NamespaceRecord>& before,
                    const std::shared_ptr<const NamespaceRecord>& after);
+  void OnPriorityClass(const std::shared_ptr<const PriorityClassRecord>& before,
+                       const std::shared_ptr<const PriorityClassRecord>& after);
 
   // Parts of a snapshot.
   // Returns the pods of the job with this uid, and those that belong to no job or to an earlier one.
@@ -197,6 +199,10 @@ class KubeBackend final : public control::Backend {
   PortRange PortsOf(const JobRecord& job) const;
   std::optional<core::Refusal> PreflightOf(const JobRecord& job) const;
   std::optional<std::string> RefusalOf(const JobRecord& job, core::RefusalKind& kind) const;
+  // Returns the first PriorityClass of the job that the cluster does not have; empty: it has all.
+  std::string MissingPriorityClass(const JobRecord& job) const;
+  // Returns the priority of the job's workers, as the API server would give it to their pods now.
+  int32_t PriorityOf(const JobRecord& job) const;
 
   // Actions. `done` is called exactly once.
   void Perform(const Job& job, const control::Write& write, const core::SetStatus& action, Done done);
@@ -262,6 +268,7 @@ class KubeBackend final : public control::Backend {
   Store<PodRecord> pods_;
   Store<NodeRecord> nodes_;
   Store<NamespaceRecord> namespaces_;
+  Store<PriorityClassRecord> priority_classes_;
   Store<ObjectRecord> services_;
   Store<ObjectRecord> config_maps_;
   std::map<GangApi, std::unique_ptr<Store<ObjectRecord>>> groups_;  // watched if served

@@ -136,6 +136,13 @@ void KubeBackend::OnNamespace(const std::string& name, const std::shared_ptr<con
     if (job.starts_with(name + "/")) Notify(job);
 }
 
+void KubeBackend::OnPriorityClass(const std::shared_ptr<const PriorityClassRecord>& before,
+                                  const std::shared_ptr<const PriorityClassRecord>& after) {
+  if (before && after && *before == *after) return;
+  // Any job may name it, or have the default.
+  for (const std::string& job : jobs_.Keys()) Notify(job);
+}
+
 void KubeBackend::CapacityChanged() {
   {
     MutexLock lock(mutex_);

@@ -105,6 +105,7 @@ core::Fit KubeBackend::FitOf(const JobRecord& job, const core::Observed& observe
     kinds.push_back({std::move(run), ShapeOf(job, ledger.attempt, first, core::ExcludedNodes(ledger, now))});
   }
   std::vector<std::string> peers = PeersOf(job, ledger.attempt, *kinds.front().shape);
+  const int32_t priority = PriorityOf(job);
   MutexLock lock(mutex_);
   core::Fit fit;
   if (StateOf(job).reserved_attempt == ledger.attempt && !StateOf(job).reserved.empty()) {
@@ -116,6 +117,7 @@ core::Fit KubeBackend::FitOf(const JobRecord& job, const core::Observed& observe
     for (const int32_t rank : fit.reserved) peers.push_back(PlaceName(job, ledger.attempt, rank));
   core::RoomQueue::Standing& standing = StateOf(job).standing;
   standing = core::StandingOf(observed);
+  standing.priority = priority;
   standing.created = job.created.time_since_epoch().count();
   struct Look {
     core::Fit fit;

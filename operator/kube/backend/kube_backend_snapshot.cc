@@ -183,10 +183,11 @@ std::optional<core::PrepareGang> KubeBackend::PreparedOf(const JobRecord& job) c
 std::optional<core::Refusal> KubeBackend::PreflightOf(const JobRecord& job) const {
   const auto space = namespaces_.Get(job.key.namespace_);
   const bool ending = space && space->ending;
+  const std::string no_class = MissingPriorityClass(job);
   std::string inputs;
   {
     MutexLock lock(mutex_);
-    inputs = fmt::format("{}/{}", job.spec->job.spec_generation, ending);
+    inputs = fmt::format("{}/{}/{}", job.spec->job.spec_generation, ending, no_class);
     for (const auto& [api, served] : gang_apis_) inputs += served ? '+' : '-';
     const JobState& state = StateOf(job);
     if (state.preflight_inputs == inputs) return state.preflight;
@@ -206,11 +207,37 @@ std::optional<core::Refusal> KubeBackend::PreflightOf(const JobRecord& job) cons
   return state.preflight;
 }
 
+std::string KubeBackend::MissingPriorityClass(const JobRecord& job) const {
+  const JobSpec& spec = *job.spec;
+  const auto misses = [this](const std::string& name) {
+    return !name.empty() && priority_classes_.synced() && !priority_classes_.Get(name);
+  };
+  if (misses(spec.workers_priority)) return spec.workers_priority;
+  const auto it = std::find_if(spec.other_priorities.begin(), spec.other_priorities.end(), misses);
+  return it == spec.other_priorities.end() ? "" : *it;
+}
+
+int32_t KubeBackend::PriorityOf(const JobRecord& job) const {
+  if (const std::string& name = job.spec->workers_priority; !name.empty()) {
+    const auto known = priority_classes_.Get(name);
+    return known ? known->value : 0;
+  }
+  // With several defaults the API server takes the lowest.
+  std::optional<int32_t> lowest;
+  for (const auto& known : priority_classes_.All())
+    if (known->is_default) lowest = std::min(lowest.value_or(known->value), known->value);
+  return lowest.value_or(0);
+}
+
 std::optional<std::string> KubeBackend::RefusalOf(const JobRecord& job, core::RefusalKind& kind) const {
   const auto space = namespaces_.Get(job.key.namespace_);
   if (space && space->ending) {
     kind = core::RefusalKind::kNamespaceEnding;
     return "namespace " + job.key.namespace_ + " is being deleted";
+  }
+  if (const std::string missing = MissingPriorityClass(job); !missing.empty()) {
+    kind = core::RefusalKind::kNoPriorityClass;
+    return fmt::format("the cluster has no PriorityClass {}", missing);
   }
   {
     MutexLock lock(mutex_);

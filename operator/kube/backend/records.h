@@ -27,6 +27,9 @@ struct JobSpec {
   bool host_network = false;
   std::string problem;  // not empty: why the job is invalid; then `job` has only names and `suspend`
   core::Job job;
+  // The PriorityClasses that the pods name; empty: none. Others: those of the master and of the roles.
+  std::string workers_priority;
+  std::vector<std::string> other_priorities;
 };
 
 struct JobRecord {
@@ -131,6 +134,13 @@ struct Interners {
 struct NamespaceRecord {
   std::string pod_security;  // the enforced level; empty: none
   bool ending = false;
+};
+
+struct PriorityClassRecord {
+  std::string name;
+  int32_t value = 0;
+  bool is_default = false;  // of pods that name no class
+  bool operator==(const PriorityClassRecord&) const = default;
 };
 
 }  // namespace ringmaster::kube

@@ -11,6 +11,7 @@ inline const Resource kJobs{"ringmaster.dev", "v1alpha1", "trainingjobs"};
 inline const Resource kPods{"", "v1", "pods"};
 inline const Resource kNodes{"", "v1", "nodes"};
 inline const Resource kNamespaces{"", "v1", "namespaces"};
+inline const Resource kPriorityClasses{"scheduling.k8s.io", "v1", "priorityclasses"};
 inline const Resource kServices{"", "v1", "services"};
 inline const Resource kConfigMaps{"", "v1", "configmaps"};
 

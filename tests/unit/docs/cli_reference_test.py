@@ -23,7 +23,7 @@ def printed(*command):
 
 
 RUN = ["run", "plot"]
-CLUSTER = ["status", "diagnose", "logs", "scale", "suspend", "resume"]
+CLUSTER = ["status", "queue", "diagnose", "logs", "scale", "suspend", "resume"]
 
 
 def chapters(program, commands):

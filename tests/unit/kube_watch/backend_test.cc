@@ -58,6 +58,7 @@ class BackendTest : public testing::Test {
       if (request.method == "POST") return on_post_(request);
       const bool jobs = request.target.find("/trainingjobs?") != std::string::npos;
       const bool spaces = request.target.find("/namespaces?") != std::string::npos;
+      const bool classes = request.target.find("/priorityclasses?") != std::string::npos;
       for (const auto& [group, served] : groups_) {
         if (request.target.find("/apis/" + group) == std::string::npos) continue;
         if (!served) break;
@@ -67,9 +68,10 @@ class BackendTest : public testing::Test {
       const bool group = request.target.find("podgroups?") != std::string::npos;
       if (request.target.find("limit=") != std::string::npos && (!group || Served(request.target)))
         return Response(200, std::string(R"({"metadata": {"resourceVersion": "10"}, "items": [)") +
-                                 (jobs     ? std::string(job_)
-                                  : spaces ? namespace_
-                                           : "") +
+                                 (jobs      ? std::string(job_)
+                                  : spaces  ? namespace_
+                                  : classes ? priority_classes_
+                                            : "") +
                                  "]}");
       return Response(404, R"({"kind": "Status", "reason": "NotFound"})");
     };
@@ -129,6 +131,7 @@ class BackendTest : public testing::Test {
   std::function<Result<HttpResponse>(const HttpRequest&)> on_put_;
   std::function<Result<HttpResponse>(const HttpRequest&)> on_post_;
   std::string namespace_;                            // the namespace on the server; empty: none
+  std::string priority_classes_;                     // on the server
   std::map<std::string, std::atomic<bool>> groups_;  // whether these groups of APIs are served
   std::unique_ptr<KubeBackend> backend_;
 };
@@ -262,6 +265,49 @@ TEST_F(BackendTest, AnUninstalledGangApiIsForgotten) {
   ASSERT_TRUE(Await([&] { return preflight().has_value(); }));
   EXPECT_EQ(preflight()->kind, core::RefusalKind::kNoGangProvider);
   EXPECT_TRUE(Await([&] { return backend_->Synced() && backend_->Problems().empty(); }));
+}
+
+std::string PriorityClassOnServer(const std::string& name, int value, int revision) {
+  return Json({{"metadata", {{"name", name}, {"resourceVersion", std::to_string(revision)}}},
+               {"value", value}})
+      .dump();
+}
+
+// Nothing is created for a job whose class is missing. The class makes it go on.
+TEST_F(BackendTest, AJobWaitsForItsPriorityClass) {
+  Json job = Json::parse(kJobOnServer);
+  job["spec"]["scheduling"]["priorityClassName"] = "urgent";
+  job_ = job.dump();
+  priority_classes_ = PriorityClassOnServer("batch", 5, 6);
+  Start({});
+  const auto preflight = [&] { return backend_->Observe(kKey)->observed.preflight; };
+  ASSERT_TRUE(Await([&] { return backend_->Synced(); }));
+  ASSERT_TRUE(preflight().has_value());
+  EXPECT_EQ(preflight()->kind, core::RefusalKind::kNoPriorityClass);
+  EXPECT_EQ(preflight()->message, "the cluster has no PriorityClass urgent");
+  std::atomic<bool> notified{false};
+  backend_->Subscribe([&](const control::Key& changed) { notified = notified || changed == kKey; });
+  Line("priorityclasses", "ADDED", PriorityClassOnServer("urgent", 1000, 20));
+  EXPECT_TRUE(Await([&] { return notified.load(); }));
+  EXPECT_FALSE(preflight().has_value());
+  Line("priorityclasses", "DELETED", PriorityClassOnServer("urgent", 1000, 21));
+  EXPECT_TRUE(preflight().has_value());
+}
+
+// As the API server applies it: the field of the job goes before the template's.
+TEST_F(BackendTest, TheClassOfATemplateCounts) {
+  Json job = Json::parse(kJobOnServer);
+  job["spec"]["workers"]["template"]["spec"]["priorityClassName"] = "batch";
+  job_ = job.dump();
+  Start({});
+  ASSERT_TRUE(Await([&] { return backend_->Synced(); }));
+  ASSERT_TRUE(backend_->Observe(kKey)->observed.preflight.has_value());
+  EXPECT_EQ(backend_->Observe(kKey)->observed.preflight->message, "the cluster has no PriorityClass batch");
+  job["spec"]["scheduling"]["priorityClassName"] = "other";
+  job["metadata"]["resourceVersion"] = "30";
+  job["metadata"]["generation"] = 2;
+  Line("trainingjobs", "MODIFIED", job.dump());
+  EXPECT_EQ(backend_->Observe(kKey)->observed.preflight->message, "the cluster has no PriorityClass other");
 }
 
 // Only the API server knows its exemptions from Pod Security. It is asked before a pod exists.

@@ -37,7 +37,7 @@ struct Descriptor {
   uint32_t staged = 0;  // 1: the data is not in a segment; it comes in pieces through the staging area
 };
 
-// A small message, inline. Its head lies in the cache line that peers poll, so that up to 64 bytes take one
+// A small message, inline. Its head is in the cache line that peers poll, so that up to 64 bytes take one
 // more line.
 struct alignas(64) SmallSlot {
   std::byte data[kSmallBytes];

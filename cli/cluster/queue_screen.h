@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The text of `kubectl ringmaster queue`: the jobs that wait for nodes, in the turn in which the scheduling
+// gate starts them. The order is that of operator/core/room_queue.h, derived from what the jobs show: the
+// operator writes no positions, so waiting costs no writes. Pure functions over API objects.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "operator/kube/wall_time.h"
+
+namespace ringmaster::cli {
+
+struct QueueRow {
+  int position = 0;  // from 1; 0: it waits for something else than room at the gate
+  std::string namespace_;
+  std::string name;
+  std::string priority;  // the number, and the class if the job names one
+  int64_t pods = 0;
+  std::string since;  // API timestamp
+  std::string why;
+};
+
+// Returns the waiting jobs: first those in the line, in their turn, then the others by age. `classes`: the
+// PriorityClasses of the cluster; nullopt: they cannot be read, and every priority counts as 0.
+std::vector<QueueRow> QueueOf(const std::vector<Json>& jobs, const std::optional<std::vector<Json>>& classes);
+
+// Returns the table of the rows of a namespace; an empty one stands for all. Positions count all rows.
+std::string QueueScreen(const std::vector<QueueRow>& rows, const std::string& space, kube::WallTime now);
+
+}  // namespace ringmaster::cli
