@@ -8,6 +8,8 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
+  # All clones of the repository share what was compiled once.
+  set(CCACHE_PROGRAM ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE_PROGRAM})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
   set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
 endif()
@@ -20,6 +22,8 @@ add_library(ringmaster_flags INTERFACE)
 target_compile_options(ringmaster_flags INTERFACE
   "$<$<COMPILE_LANGUAGE:C,CXX>:-Wall;-Wextra;-Wpedantic;-Wconversion;-Wno-sign-conversion;-Wshadow;-Wnon-virtual-dtor;-Werror;-ffp-contract=off>"
   "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wshadow;-Werror=all-warnings;-ftz=false;-prec-div=true;-prec-sqrt=true>")
+# The same binary from every folder: no path of the machine that built it is in it.
+target_compile_options(ringmaster_flags INTERFACE "$<$<COMPILE_LANGUAGE:C,CXX>:-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=>")
 target_include_directories(ringmaster_flags INTERFACE ${CMAKE_SOURCE_DIR})
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND (CMAKE_UNITY_BUILD OR RINGMASTER_SANITIZE))
   # g++ 12 warns without reason about its own <variant>, <regex> and <string> when address checks are added or much is
