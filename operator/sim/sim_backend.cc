@@ -146,6 +146,8 @@ core::Fit SimBackend::FitOf(const Key& key, const Cached& cached, const core::Ob
     fit.reserved = cached.reserved;
   const auto reserved = static_cast<int32_t>(fit.reserved.size());
   cached.standing = core::StandingOf(o);
+  if (const auto it = options_.priorities.find(key); it != options_.priorities.end())
+    cached.standing.priority = it->second;
   core::Fit more;
   {
     std::optional<core::Capacity::WithoutClaim> lifted;

@@ -24,6 +24,7 @@ class SimBackend final : public control::Backend {
  public:
   struct Options {
     uint64_t seed = 1;
+    std::map<control::Key, int32_t> priorities;  // of jobs in the queue for room; 0 for others
     // Planted bugs, which the simulator must find.
     bool forgets_reservations = false;  // pods occupy no room until they are bound
     bool keeps_reservations = false;    // even of pods that are gone

@@ -30,6 +30,7 @@ class Simulation {
       : rng_(KeyedRandom(seed, 1)),
         success_(KeyedRandom(seed, 20)),
         roles_(KeyedRandom(seed, 21)),
+        rival_priority_(static_cast<int32_t>(SplitMix64(KeyedRandom(seed, 22)).Below(3)) - 1),
         mutation_(mutation),
         trace_(trace),
         faults_(Faults::Draw(rng_)),
@@ -95,6 +96,7 @@ class Simulation {
   SimBackend::Options BackendOptions(uint64_t seed) const {
     SimBackend::Options options;
     options.seed = seed;
+    options.priorities[kKeys[1]] = rival_priority_;
     options.forgets_reservations = mutation_ == Mutation::kForgetsReservations;
     options.keeps_reservations = mutation_ == Mutation::kKeepsReservations;
     options.never_says_full = mutation_ == Mutation::kReleasesWithoutRoom;
@@ -375,8 +377,9 @@ class Simulation {
   static constexpr int32_t kMostPods = 7;  // of one job
 
   SplitMix64 rng_;
-  SplitMix64 success_;  // which ranks decide; separate, so that seeds keep what they draw otherwise
-  SplitMix64 roles_;    // which jobs have roles; the same
+  SplitMix64 success_;            // which ranks decide; separate, so that seeds keep what they draw otherwise
+  SplitMix64 roles_;              // which jobs have roles; the same
+  const int32_t rival_priority_;  // of the second job; the first one has 0
   const Mutation mutation_;
   const bool trace_;
   Faults faults_;
