@@ -115,7 +115,8 @@ typedef struct rm_config {
   int32_t numerics;               /* rm_numerics */
   int64_t samples_per_step;       /* for reports; 0: unknown */
   uint64_t seed;                  /* part of the fingerprint */
-  const char* fingerprint;        /* what all workers must have in common apart from the tensors; may be NULL */
+  const char* fingerprint;        /* what all workers must have in common apart from the tensors: lines of the form
+                                     "name: value", whose names a message about a difference has; may be NULL */
   const char* data_fingerprint;   /* the same of the data; may be NULL */
   const char* device_fingerprint; /* the same of what computes ("torch 2.15.0 cpu"), after the CPU's kind; may be NULL */
   const char* checkpoint_folder;  /* "": none; NULL: the one of the job */
@@ -191,10 +192,10 @@ RM_API rm_status rm_begin_micro_batch(rm_run* run, int32_t v);
 /*
  * Adds the gradient of the current micro-batch, shape (elements), to the sums. At most once per tensor and
  * micro-batch; a tensor without a call adds zero. During a worker's last micro-batch, tensors that are complete
- * are reduced over the workers while the caller computes the next ones.
+ * are reduced over the workers while the caller computes the next ones. RM_REPEAT: the step was interrupted.
  */
 RM_API rm_status rm_add(rm_run* run, int32_t tensor, const float* values);
-/* `loss`: the mean over the samples of the micro-batch. */
+/* `loss`: the mean over the samples of the micro-batch. RM_REPEAT: the step was interrupted. */
 RM_API rm_status rm_end_micro_batch(rm_run* run, double loss);
 
 typedef struct rm_step_result {
@@ -228,7 +229,7 @@ RM_API void rm_heartbeat(rm_run* run);
  */
 RM_API int64_t rm_samples(uint64_t seed, int64_t dataset_size, int64_t samples_per_step, int32_t micro_batches,
                           int64_t step, int32_t v, int64_t* indices);
-/* The seed of all random numbers of a micro-batch: a hash of (seed, step, v). */
+/* The seed of all random numbers of a micro-batch: a hash of (seed, step, v), for any v. */
 RM_API uint64_t rm_random_seed(uint64_t seed, int64_t step, int32_t v);
 /* XXH3, 64 bits. */
 RM_API uint64_t rm_hash(const void* data, uint64_t bytes, uint64_t seed);

@@ -27,7 +27,7 @@ namespace ringmaster::checkpoint {
 
 struct Array {
   std::string name;  // "params", "adamw.m", "adamw.v", "exponents"
-  std::string type;  // "f32" | "i32"
+  std::string type;  // of an element: "f32", "i32" (ElementBytes in manifest.h)
   std::span<const std::byte> bytes;
 };
 

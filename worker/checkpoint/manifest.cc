@@ -3,6 +3,7 @@
 #include "worker/checkpoint/manifest.h"
 
 #include <charconv>
+#include <map>
 #include <set>
 
 #include "base/hash.h"
@@ -55,8 +56,9 @@ Result<ArrayEntry> ParseArray(const Json& json, std::set<std::string>* files) {
   RM_ASSIGN(array.bytes, JsonInt(json, "bytes"));
   RM_ASSIGN(const Json* const chunks, List(json, "chunks"));
   if (array.name.empty()) return Error{Code::kInvalid, "name: must not be empty"};
-  if (!IsArrayType(array.type)) return Error{Code::kInvalid, "type: must be f32 or i32"};
-  if (array.bytes < 0 || array.bytes > kMaxArrayBytes || array.bytes % 4 != 0) {
+  const auto element = static_cast<int64_t>(ElementBytes(array.type));
+  if (element == 0) return Error{Code::kInvalid, "type: unknown (" + array.type + ")"};
+  if (array.bytes < 0 || array.bytes > kMaxArrayBytes || array.bytes % element != 0) {
     return Error{Code::kInvalid, "bytes: out of range"};
   }
   int64_t left = array.bytes;
@@ -97,7 +99,13 @@ Result<Manifest> ParseBody(const Json& body) {
 
 }  // namespace
 
-bool IsArrayType(std::string_view type) { return type == "f32" || type == "i32"; }
+size_t ElementBytes(std::string_view type) {
+  static const std::map<std::string_view, size_t> kBytes = {
+      {"bool", 1}, {"u8", 1},  {"i8", 1},  {"u16", 2}, {"i16", 2}, {"f16", 2}, {"bf16", 2},
+      {"u32", 4},  {"i32", 4}, {"f32", 4}, {"u64", 8}, {"i64", 8}, {"f64", 8}};
+  const auto found = kBytes.find(type);
+  return found == kBytes.end() ? 0 : found->second;
+}
 
 std::string SealManifest(std::string_view body) {
   std::string text(kHead);

@@ -29,7 +29,7 @@ struct Chunk {
 
 struct ArrayEntry {
   std::string name;
-  std::string type;   // "f32" | "i32"
+  std::string type;   // of an element (ElementBytes)
   int64_t bytes = 0;  // the sum over its chunks; the chunks are in order
   std::vector<Chunk> chunks;
   bool operator==(const ArrayEntry&) const = default;
@@ -43,7 +43,8 @@ struct Manifest {
   bool operator==(const Manifest&) const = default;
 };
 
-bool IsArrayType(std::string_view type);
+// Returns the bytes of one element of a type: bool, u8 to u64, i8 to i64, f16, bf16, f32, f64; 0: unknown.
+size_t ElementBytes(std::string_view type);
 
 std::string EncodeManifest(const Manifest& manifest);
 

@@ -21,8 +21,8 @@ void CheckSnapshot(const Snapshot& snapshot) {
   CHECK(snapshot.step >= 0, "step {}", snapshot.step);
   std::set<std::string> names;
   for (const Array& array : snapshot.arrays) {
-    CHECK(IsArrayType(array.type) && array.bytes.size() % 4 == 0, "array {} of type {}", array.name,
-          array.type);
+    const size_t element = ElementBytes(array.type);
+    CHECK(element > 0 && array.bytes.size() % element == 0, "array {} of type {}", array.name, array.type);
     CHECK(!array.name.empty() && names.insert(array.name).second, "array name {}", array.name);
   }
 }

@@ -51,6 +51,16 @@ std::optional<Message> AgentChannel::WaitForOrder(std::optional<Duration> limit)
   return std::exchange(order_, std::nullopt);
 }
 
+int AgentChannel::ReportFatal(int exit_code, const std::string& message) {
+  Send(rendezvous::Fatal{exit_code, message});
+  const Time deadline = Now() + seconds(10);
+  while (Now() < deadline) {
+    const auto order = WaitForOrder(seconds(1));
+    if (order.has_value() && std::holds_alternative<Exit>(*order)) return std::get<Exit>(*order).code;
+  }
+  return exit_code;
+}
+
 bool AgentChannel::Begin(Generation generation) {
   const MutexLock lock(mutex_);
   if (exiting_ || newest_ > generation) return false;

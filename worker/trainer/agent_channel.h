@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 #include <thread>
 
 #include "base/fd.h"
@@ -37,6 +38,10 @@ class AgentChannel {
 
   // Starts work of `generation` and clears the cancel flag. Returns false when a newer order has arrived.
   bool Begin(rendezvous::Generation generation);
+
+  // Reports that a restart would not help, and returns the exit code that the answer orders. The wait for it
+  // is bounded in case the agent is dying, too.
+  int ReportFatal(int exit_code, const std::string& message);
 
   // True as soon as work of the current generation must stop.
   const std::atomic<bool>& cancelled() const { return cancel_; }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <thread>
 #include <vector>
 
 #include "base/hash.h"
@@ -22,7 +21,6 @@ namespace ringmaster::trainer {
 using agent::Activity;
 using rendezvous::Done;
 using rendezvous::Exit;
-using rendezvous::Fatal;
 using rendezvous::Join;
 using rendezvous::MemberStatus;
 using rendezvous::NewGeneration;
@@ -33,14 +31,7 @@ namespace {
 
 // How long rank 0 waits for a disk before it looks for an order again.
 constexpr Duration kDiskPoll = milliseconds(10);
-constexpr Duration kLongLoad = seconds(2);  // then users see how far it is
-// A failed last checkpoint is tried again for this long: a disk that is full, or a server that is away, for a
-// moment must not cost the result of the whole run. The state stays in memory meanwhile.
-constexpr Duration kSaveRetries = seconds(120);
-constexpr Duration kFirstSavePause = seconds(1);
-constexpr Duration kLongestSavePause = seconds(15);
-// How long training waits, when a checkpoint is due, for the previous one to be written.
-constexpr Duration kCheckpointPatience = seconds(1);
+constexpr Duration kLongLoad = seconds(2);   // then users see how far it is
 constexpr size_t kMaxCheckpointText = 1024;  // of a status
 constexpr int kExitInternal = 70;
 constexpr int kExitBadInput = 64;
@@ -69,7 +60,13 @@ Trainer::Trainer(Parts parts)
     : parts_(std::move(parts)),
       layout_(parts_.model->layout()),
       fingerprint_(Fingerprint(parts_.config, layout_, parts_.dataset->Fingerprint())),
-      reporter_(parts_.channel, parts_.config.steps) {}
+      reporter_(parts_.channel, parts_.config.steps),
+      saver_({.folder = parts_.config.checkpoint_path,
+              .keep = parts_.config.checkpoint_keep,
+              .member = parts_.member,
+              .page = parts_.page,
+              .reporter = &reporter_,
+              .take_snapshot = [this] { return TakeSnapshot(); }}) {}
 
 Result<std::unique_ptr<Trainer>> Trainer::Create(Parts parts) {
   std::unique_ptr<Trainer> trainer(new Trainer(std::move(parts)));
@@ -326,16 +323,7 @@ Status Trainer::AdoptLoaded(const StateLoader& loader, int64_t floor) {
     return found->error();
   }
   if ((found.has_value() ? (*found)->step : -1) < floor) {
-    // Going back further would be silent: the steps in between would be lost.
-    std::string seen = fmt::format("{} has no checkpoint", parts_.config.checkpoint_path);
-    if (found.has_value()) {
-      seen = fmt::format("the newest that can be loaded is {}", (*found)->path);
-      for (const std::string& skipped : (*found)->skipped) seen += "; skipped " + skipped;
-    }
-    fatal_ = fmt::format(
-        "the checkpoint of step {} is missing: {}. Restore it, or give all workers the folder that has it "
-        "(spec.checkpoint.path); to start over, create the job again with another folder",
-        floor, seen);
+    fatal_ = MissingCheckpoint(parts_.config.checkpoint_path, floor, found.has_value() ? &**found : nullptr);
     return Error{Code::kInvalid, *fatal_};
   }
   if (!found.has_value()) {
@@ -363,7 +351,7 @@ Status Trainer::Load(const checkpoint::Loaded& loaded) {
   RM_ASSIGN(const data::Cursor cursor, CursorFromDescription(loaded.meta));
   if (loaded.meta.contains("records")) reporter_.Restore(loaded.meta["records"]);
   RM_TRY(state_->Adopt(loaded.step, cursor, reporter_.last().has_value() ? reporter_.last()->loss : 0));
-  published_step_ = loaded.step;
+  saver_.ContinuedFrom(loaded.step);
   log::Info("continuing from {} step={}", loaded.path, loaded.step);
   AdoptDevicePlan(loaded.meta, parts_.device.get());
   return Ok();
@@ -388,15 +376,10 @@ Status Trainer::RunSteps() {
     last_commit_ = now;
     parts_.page->SetStep(state_->step());
     if (join_ != nullptr) ReportJoin();
-    ReportPublished();
+    saver_.ReportPublished();
     const bool due = !config.checkpoint_path.empty() && config.checkpoint_every_steps > 0 &&
                      state_->step() % config.checkpoint_every_steps == 0;
-    if (due && comm_->rank() == 0 && state_->step() < config.steps) {
-      if (Status saved = SaveCheckpoint(); !saved.ok()) {
-        log::Error("checkpoint of step {}: {}; training continues", state_->step(), saved.error().message);
-        reporter_.CheckpointFailed(saved.error().message);
-      }
-    }
+    if (due && comm_->rank() == 0 && state_->step() < config.steps) saver_.SavePeriodic(state_->step());
     if (result->stop_at_boundary) {
       reporter_.Flush();
       return Ok();
@@ -436,11 +419,11 @@ Status Trainer::Finish(bool finished) {
       done.validation_accuracy = validation.accuracy;
     }
   }
-  if (done.saved) RM_TRY(SaveLastCheckpoint());
+  if (done.saved) RM_TRY(saver_.SaveLast(comm_.get(), &parts_.channel->cancelled(), state_->step(), &fatal_));
   parts_.page->SetActivity(Activity::kSaving);
   if (const auto held = ReadMemoryUsage(); held.ok()) {
     const MemoryNeed need =
-        EstimateMemory(parts_.config, *parts_.model, parts_.device->OnHost(), writer_ != nullptr);
+        EstimateMemory(parts_.config, *parts_.model, parts_.device->OnHost(), saver_.writes());
     log::Info("memory {:.1f} MiB, {:.2f} x the estimate: {}; mapped files {:.1f} MiB",
               static_cast<double>(held->own) / (1 << 20),
               static_cast<double>(held->own) / static_cast<double>(need.Total()), need.ToString(),
@@ -458,21 +441,6 @@ Status Trainer::Finish(bool finished) {
   return Ok();
 }
 
-Result<bool> Trainer::OpenWriter(Duration limit) {
-  if (writer_ != nullptr) return true;
-  if (opening_ == nullptr) {
-    opening_ = std::make_unique<WriterOpening>();
-    opening_->work = std::make_unique<BackgroundWork>([this, opening = opening_.get()] {
-      opening->opened = checkpoint::Writer::Create(parts_.config.checkpoint_path,
-                                                   parts_.config.checkpoint_keep, parts_.member);
-    });
-  }
-  if (!opening_->work->Wait(limit)) return false;
-  const std::unique_ptr<WriterOpening> done = std::move(opening_);
-  RM_ASSIGN(writer_, std::move(done->opened));
-  return true;
-}
-
 Result<checkpoint::Snapshot> Trainer::TakeSnapshot() {
   checkpoint::Snapshot snapshot;
   snapshot.step = state_->step();
@@ -485,105 +453,10 @@ Result<checkpoint::Snapshot> Trainer::TakeSnapshot() {
   return snapshot;
 }
 
-Status Trainer::SaveCheckpoint() {
-  const Waiting waiting(parts_.page, Activity::kSaving);
-  RM_ASSIGN(const bool open, OpenWriter(kCheckpointPatience));
-  if (!open || !writer_->Idle(kCheckpointPatience)) {
-    log::Warn(
-        "checkpoint of step {}: skipped, the previous one is still being written; "
-        "increase spec.checkpoint.everySteps to give the disk more time",
-        state_->step());
-    return Ok();
-  }
-  RM_ASSIGN(const checkpoint::Snapshot snapshot, TakeSnapshot());
-  return writer_->Start(snapshot);
-}
-
-Status Trainer::SaveLastCheckpoint() {
-  parts_.page->SetActivity(comm_->rank() == 0 ? Activity::kSaving : Activity::kWaiting);
-  Status saved;
-  const auto done = [&] {
-    const Result<bool> tried = TryToSaveLast();
-    if (!tried.ok()) saved = tried.error();
-    return !tried.ok() || *tried;
-  };
-  RM_TRY(WaitForRoot(comm_.get(), 0, &parts_.channel->cancelled(), done));
-  if (!saved.ok()) {
-    fatal_ = fmt::format(
-        "the checkpoint of step {} could not be written within {:.0f} s: {}; free some disk space and run "
-        "again",
-        state_->step(), ToSeconds(kSaveRetries), saved.error().message);
-    return saved;
-  }
-  if (comm_->rank() == 0) ReportPublished();
-  return Ok();
-}
-
-Result<bool> Trainer::TryToSaveLast() {
-  if (last_save_.step != state_->step()) {
-    last_save_ = {};
-    last_save_.step = state_->step();
-  }
-  LastSave& save = last_save_;
-  if (Now() < save.next_attempt) {
-    std::this_thread::sleep_for(kDiskPoll);
-    return false;
-  }
-  Result<bool> written = WriteLast();
-  if (written.ok()) return written;
-  save.started = false;
-  const Time now = Now();
-  if (!save.failing_since.has_value()) save.failing_since = now;
-  if (now - *save.failing_since > kSaveRetries) return written.error();
-  save.pause = save.pause == Duration::zero() ? kFirstSavePause : std::min(save.pause * 2, kLongestSavePause);
-  save.next_attempt = now + save.pause;
-  parts_.page->Heartbeat();  // the hang watch limits each attempt
-  const std::string text = fmt::format("{}; the last checkpoint is tried again in {:.0f} s",
-                                       written.error().message, ToSeconds(save.pause));
-  log::Error("{}", text);
-  reporter_.CheckpointFailed(text);
-  return false;
-}
-
-Result<bool> Trainer::WriteLast() {
-  RM_ASSIGN(const bool open, OpenWriter(kDiskPoll));
-  // A write may be in progress: of a periodic checkpoint, or of this one, started by an earlier generation.
-  if (!open || !writer_->Idle(kDiskPoll)) return false;
-  if (!last_save_.started) {
-    RM_ASSIGN(const checkpoint::Snapshot snapshot, TakeSnapshot());
-    log::Info("writing the last checkpoint step={}", snapshot.step);
-    RM_TRY(writer_->Start(snapshot));
-    last_save_.started = true;
-    return false;
-  }
-  RM_TRY(writer_->Wait());
-  return true;
-}
-
-void Trainer::ReportPublished() {
-  if (writer_ == nullptr) return;
-  const auto published = writer_->Poll();
-  if (!published.ok()) {
-    log::Error("checkpoint: {}; training continues", published.error().message);
-    reporter_.CheckpointFailed(published.error().message);
-    return;
-  }
-  if (*published <= published_step_) return;
-  published_step_ = *published;
-  reporter_.CheckpointPublished(published_step_);
-}
-
 int Trainer::FailPermanently(const std::string& message) {
   log::Error("{}", message);
-  parts_.channel->Send(Fatal{kExitBadInput, message});
   parts_.page->SetActivity(Activity::kWaiting);
-  // The agent answers with Exit. The wait is bounded in case the agent is dying, too.
-  const Time deadline = Now() + seconds(10);
-  while (Now() < deadline) {
-    const auto order = parts_.channel->WaitForOrder(seconds(1));
-    if (order.has_value() && std::holds_alternative<Exit>(*order)) return std::get<Exit>(*order).code;
-  }
-  return kExitBadInput;
+  return parts_.channel->ReportFatal(kExitBadInput, message);
 }
 
 }  // namespace ringmaster::trainer

@@ -16,6 +16,7 @@
 #include "worker/agent/trainer_page.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/trainer/agent_channel.h"
+#include "worker/trainer/checkpoint_saver.h"
 #include "worker/trainer/reporter.h"
 #include "worker/trainer/run_config.h"
 #include "worker/trainer/state_loader.h"
@@ -73,20 +74,7 @@ class Trainer {
   Result<Validation> Validate();
   // Writes the last checkpoint and sends Done. `finished`: all steps are done.
   Status Finish(bool finished);
-  // Starts a checkpoint in the background; skips it while the previous one is still being written.
-  Status SaveCheckpoint();
-  // Collective: writes the last checkpoint on rank 0 and returns when it is written. A generation that ends
-  // before leaves the write in progress, and the next one waits for it.
-  Status SaveLastCheckpoint();
-  // One call of a loop on rank 0: starts the write of the last checkpoint, or waits for it for a moment.
-  // Returns whether it is written. After a failure it tries again for kSaveRetries.
-  Result<bool> TryToSaveLast();
-  Result<bool> WriteLast();
-  // Opens the folder of checkpoints in the background, since a slow disk may take long. Returns whether
-  // writer_ is ready within `limit`; call again otherwise.
-  Result<bool> OpenWriter(Duration limit);
   Result<checkpoint::Snapshot> TakeSnapshot();
-  void ReportPublished();
   void Disconnect();
   // Reports that a restart would not help, waits for Exit, and returns the exit code.
   int FailPermanently(const std::string& message);
@@ -99,26 +87,11 @@ class Trainer {
   std::unique_ptr<fabric::Communicator> comm_;
   std::unique_ptr<fabric::AsyncCommunicator> device_comm_;  // reduces device memory; uses comm_; may be null
   std::unique_ptr<JoinTransfer> join_;                      // uses comm_; null: every member has the state
-  std::unique_ptr<checkpoint::Writer> writer_;  // created when this member first writes a checkpoint
-  struct WriterOpening {
-    Result<std::unique_ptr<checkpoint::Writer>> opened{std::unique_ptr<checkpoint::Writer>()};
-    std::unique_ptr<BackgroundWork> work;
-  };
-  std::unique_ptr<WriterOpening> opening_;  // of writer_
   std::unique_ptr<StateLoader> loader_;  // of the first state; outlives generations until one has adopted it
-  // Of the last checkpoint on rank 0.
-  struct LastSave {
-    int64_t step = -1;
-    bool started = false;
-    std::optional<Time> failing_since;
-    Duration pause{};  // before the next attempt
-    Time next_attempt{};
-  };
-  LastSave last_save_;
   Reporter reporter_;
+  CheckpointSaver saver_;                   // uses reporter_
   std::optional<std::string> fatal_;        // why the job cannot continue
   std::optional<std::string> unreachable_;  // why not, in case the unreachable peers turn out to be alive
-  int64_t published_step_ = -1;
   Time last_commit_{};
 };
 

@@ -59,7 +59,7 @@ TEST(Manifest, ErrorsNameTheProblem) {
   EXPECT_THAT(WhyNot([](Json* m) { (*m)["arrays"] = 3; }), HasSubstr("arrays: must be a list"));
   EXPECT_THAT(WhyNot([](Json* m) { (*m)["arrays"][1]["name"] = "params"; }),
               HasSubstr("params: named twice"));
-  EXPECT_THAT(WhyNot([](Json* m) { (*m)["arrays"][0]["type"] = "f64"; }), HasSubstr("type"));
+  EXPECT_THAT(WhyNot([](Json* m) { (*m)["arrays"][0]["type"] = "f48"; }), HasSubstr("type"));
   EXPECT_THAT(WhyNot([](Json* m) { (*m)["arrays"][0]["bytes"] = 24; }), HasSubstr("shorter"));
   EXPECT_THAT(WhyNot([](Json* m) { (*m)["arrays"][0]["bytes"] = 16; }), HasSubstr("longer"));
   EXPECT_THAT(WhyNot([](Json* m) { (*m)["arrays"][0]["bytes"] = 18; }), HasSubstr("bytes: out of range"));

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "worker/library/program_state.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/check.h"
+#include "base/hash.h"
+
+namespace ringmaster::library {
+namespace {
+
+constexpr size_t kPieceBytes = size_t{4} << 20;
+// Of a received description and of one array: what a member of the same job sends is far below.
+constexpr uint64_t kMaxDescription = uint64_t{1} << 30;
+constexpr uint64_t kMaxArray = uint64_t{1} << 42;
+
+std::span<const std::byte> BytesOf(const std::string& text) { return std::as_bytes(std::span(text)); }
+
+std::vector<std::span<std::byte>> Pieces(const std::vector<StateArray>& arrays) {
+  std::vector<std::span<std::byte>> pieces;
+  for (const StateArray& array : arrays) {
+    for (size_t begin = 0; begin < array.bytes.size(); begin += kPieceBytes)
+      pieces.push_back(array.bytes.subspan(begin, std::min(kPieceBytes, array.bytes.size() - begin)));
+  }
+  return pieces;
+}
+
+// Returns the arrays that `description` names, filled with zeros.
+Result<OwnedState> Allocate(const Json& description) {
+  const Error wrong{Code::kCorrupt, "the description of a received state is invalid"};
+  if (!description.is_array()) return wrong;
+  OwnedState state;
+  for (const Json& item : description) {
+    if (!item.is_object() || !item.contains("name") || !item["name"].is_string() || !item.contains("type") ||
+        !item["type"].is_string() || !item.contains("bytes") || !item["bytes"].is_number_unsigned() ||
+        !item.contains("parameter") || !item["parameter"].is_boolean() ||
+        item["bytes"].get<uint64_t>() > kMaxArray)
+      return wrong;
+    state.Add(item["name"].get<std::string>(), item["type"].get<std::string>(), item["bytes"].get<size_t>(),
+              item["parameter"].get<bool>());
+  }
+  return state;
+}
+
+}  // namespace
+
+StateHashes HashState(const std::vector<StateArray>& arrays, int64_t step) {
+  StateHashes hashes;
+  hashes.others = Hash64(std::as_bytes(std::span(&step, 1)));
+  for (const StateArray& array : arrays) {
+    uint64_t& hash = array.parameter ? hashes.params : hashes.others;
+    hash = Hash64(array.bytes, Hash64(BytesOf(array.name), hash));
+  }
+  return hashes;
+}
+
+StateArray& OwnedState::Add(std::string name, std::string type, size_t bytes, bool parameter) {
+  auto memory = std::make_unique<std::byte[]>(std::max<size_t>(bytes, 1));
+  const std::span<std::byte> span(memory.get(), bytes);
+  arrays.emplace_back(StateArray{std::move(name), std::move(type), span, parameter}, std::move(memory));
+  return arrays.back().first;
+}
+
+std::vector<StateArray> OwnedState::views() const {
+  std::vector<StateArray> views;
+  for (const auto& [array, memory] : arrays) views.push_back(array);
+  return views;
+}
+
+Json DescribeArrays(const std::vector<StateArray>& arrays) {
+  Json description = Json::array();
+  for (const StateArray& array : arrays) {
+    description.push_back({{"name", array.name},
+                           {"type", array.type},
+                           {"bytes", static_cast<uint64_t>(array.bytes.size())},
+                           {"parameter", array.parameter}});
+  }
+  return description;
+}
+
+Status SendState(fabric::Communicator* comm, std::span<const int32_t> sources,
+                 const std::vector<StateArray>& arrays, const Json& info) {
+  const auto mine = std::ranges::find(sources, comm->rank());
+  CHECK(mine != sources.end());
+  std::vector<int32_t> receivers;
+  for (int rank = 0; rank < comm->world(); ++rank)
+    if (std::ranges::find(sources, rank) == sources.end()) receivers.push_back(rank);
+  const auto index = static_cast<size_t>(mine - sources.begin());
+  if (index == 0) {
+    const std::string head = Json{{"arrays", DescribeArrays(arrays)}, {"info", info}}.dump();
+    const uint64_t size = head.size();
+    for (const int32_t receiver : receivers) {
+      RM_TRY(comm->Send(std::as_bytes(std::span(&size, 1)), receiver));
+      RM_TRY(comm->Send(BytesOf(head), receiver));
+    }
+  }
+  const std::vector<std::span<std::byte>> pieces = Pieces(arrays);
+  for (size_t p = index; p < pieces.size(); p += sources.size())
+    for (const int32_t receiver : receivers) RM_TRY(comm->Send(pieces[p], receiver));
+  return Ok();
+}
+
+Result<ReceivedState> ReceiveState(fabric::Communicator* comm, std::span<const int32_t> sources) {
+  uint64_t size = 0;
+  RM_TRY(comm->Receive(std::as_writable_bytes(std::span(&size, 1)), sources[0]));
+  if (size > kMaxDescription) return Error{Code::kCorrupt, "the header of a received state is invalid"};
+  std::string text(size, ' ');
+  RM_TRY(comm->Receive(std::as_writable_bytes(std::span(text)), sources[0]));
+  RM_ASSIGN(Json head, ParseJson(text));
+  if (!head.is_object() || !head.contains("arrays") || !head.contains("info"))
+    return Error{Code::kCorrupt, "the header of a received state is invalid"};
+  ReceivedState received;
+  RM_ASSIGN(received.state, Allocate(head["arrays"]));
+  received.info = std::move(head["info"]);
+  const std::vector<std::span<std::byte>> pieces = Pieces(received.state.views());
+  for (size_t p = 0; p < pieces.size(); ++p) RM_TRY(comm->Receive(pieces[p], sources[p % sources.size()]));
+  return received;
+}
+
+Result<OwnedState> StateOf(checkpoint::Loaded loaded) {
+  const Json& description = loaded.meta.contains("arrays") ? loaded.meta["arrays"] : Json();
+  RM_ASSIGN(OwnedState expected, Allocate(description));
+  for (const auto& [array, memory] : expected.arrays) {
+    const checkpoint::Loaded::Part* part = loaded.Find(array.name);
+    if (part == nullptr || part->type != array.type || part->bytes.size() != array.bytes.size())
+      return Error{Code::kCorrupt,
+                   fmt::format("{}: array {} is missing or has another size", loaded.path, array.name)};
+    std::ranges::copy(part->bytes, array.bytes.begin());
+  }
+  return expected;
+}
+
+}  // namespace ringmaster::library

@@ -1,0 +1,733 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "worker/library/session.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <set>
+#include <utility>
+
+#include "api/load.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "rendezvous/codec.h"
+#include "rendezvous/transport_name.h"
+#include "worker/trainer/waiting.h"
+
+namespace ringmaster::library {
+
+using agent::Activity;
+using rendezvous::Generation;
+using trainer::Waiting;
+
+namespace {
+
+constexpr Duration kDiskPoll = milliseconds(10);
+constexpr Duration kLongLoad = seconds(2);  // then users see that it goes on
+constexpr int kExitInternal = 70;
+constexpr int kExitBadInput = 64;
+constexpr int kExitMemory = 71;
+constexpr int kExitDevice = 74;
+constexpr size_t kMaxCheckpointText = 1024;  // of a status
+constexpr size_t kMaxFingerprint = 200;      // of members, in a message
+constexpr size_t kMostDifferences = 5;       // that a message lists
+
+std::string Variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+Result<int> DescriptorFrom(const char* name) {
+  const std::string text = Variable(name);
+  int value = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0)
+    return Error{Code::kInvalid, fmt::format("{}: not a number: \"{}\"", name, text)};
+  return value;
+}
+
+Result<api::TrainingJob> LoadJob(const std::string& path) {
+  RM_ASSIGN(const std::string text, ReadFile(path));
+  api::Loaded loaded = api::LoadYaml(text);
+  if (!loaded.problems.empty())
+    return Error{Code::kInvalid, path + ": " + loaded.problems.front().ToString()};
+  return std::move(loaded.job);
+}
+
+bool RequiresRdma(const api::TrainingJob& job) {
+  const auto& network = job.spec.network;
+  return network.rdma && network.rdma->required && network.fallback == "fail";
+}
+
+// What a checkpoint and a run must have in common.
+Json DescribeTensors(const std::vector<Tensor>& tensors) {
+  Json description = Json::object();
+  for (const Tensor& tensor : tensors) description[tensor.name] = tensor.elements;
+  return description;
+}
+
+std::string FingerprintOf(const Session::Config& config) {
+  Json what = {{"tensors", DescribeTensors(config.tensors)},
+               {"microBatches", config.micro_batches},
+               {"exact", config.exact},
+               {"limbs", config.limbs},
+               {"samplesPerStep", config.samples_per_step},
+               {"seed", config.seed},
+               {"data", config.data_fingerprint}};
+  Json order = Json::array();
+  for (const Tensor& tensor : config.tensors) order.push_back({tensor.name, tensor.in_norm});
+  what["order"] = std::move(order);
+  const std::string text = what.dump();
+  return HashHex(Hash64(std::as_bytes(std::span(text))));
+}
+
+// Returns the text as a name that a message may carry: without quotes and control characters, and not too
+// long.
+std::string PlainName(std::string text) {
+  const auto odd = [](char c) { return c < ' ' || c > '~' || c == '"' || c == '\\'; };
+  std::ranges::replace_if(text, odd, '_');
+  return text.substr(0, kMaxFingerprint);
+}
+
+// What all members must have in common, short enough for a message: when a worker differs, people see in
+// which part. Each line of the program's fingerprint is "name: value".
+std::string MembersFingerprint(const std::string& run, const Session::Config& config) {
+  std::string text = fmt::format("run={:.8} steps={}", run, config.steps);
+  size_t begin = 0;
+  while (begin < config.fingerprint.size()) {
+    const size_t end = std::min(config.fingerprint.find('\n', begin), config.fingerprint.size());
+    const std::string line = config.fingerprint.substr(begin, end - begin);
+    std::string name = line.substr(0, line.find(':'));
+    std::ranges::replace(name, ' ', '-');
+    text += fmt::format(" {:.24}={:.8}", name, HashHex(Hash64(std::as_bytes(std::span(line)))));
+    begin = end + 1;
+  }
+  if (text.size() <= kMaxFingerprint) return PlainName(text);
+  return HashHex(Hash64(std::as_bytes(std::span(text))));
+}
+
+// Lists what differs between the tensors of a checkpoint and those of this run.
+std::string DifferencesFrom(const Json& meta, const Session::Config& config) {
+  const Json theirs = meta.value("tensors", Json::object());
+  const Json ours = DescribeTensors(config.tensors);
+  std::vector<std::string> differences;
+  for (const auto& [name, elements] : ours.items()) {
+    if (!theirs.contains(name)) {
+      differences.push_back(fmt::format("{} is missing", name));
+    } else if (theirs[name] != elements) {
+      differences.push_back(
+          fmt::format("{} has {} elements, here {}", name, theirs[name].dump(), elements.dump()));
+    }
+  }
+  for (const auto& [name, elements] : theirs.items())
+    if (!ours.contains(name)) differences.push_back(fmt::format("{} is not in this model", name));
+  if (differences.empty())
+    return "the number of micro-batches, the samples per step, the seed, the numerics or the data differ";
+  std::string text;
+  for (size_t i = 0; i < std::min(differences.size(), kMostDifferences); ++i)
+    text += (i == 0 ? "" : "; ") + differences[i];
+  if (differences.size() > kMostDifferences)
+    text += fmt::format("; and {} more", differences.size() - kMostDifferences);
+  return text;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Session>> Session::Open(const std::string& transport) {
+  std::unique_ptr<Session> session(new Session);
+  session->transport_ = transport;
+  const std::string pod = Variable("RINGMASTER_POD");
+  const std::string member = Variable("RINGMASTER_MEMBER");
+  if (Variable("RINGMASTER_CHANNEL_FD").empty()) {
+    log::Init("program");
+    if (session->transport_.empty()) session->transport_ = "shm";
+    return session;
+  }
+  log::Init(fmt::format("program pod={} member={:.8}", pod.empty() ? "-" : pod, member));
+  session->member_ = member;
+  RM_ASSIGN(const int page_fd, DescriptorFrom("RINGMASTER_SLOT_FD"));
+  RM_ASSIGN(const int channel_fd, DescriptorFrom("RINGMASTER_CHANNEL_FD"));
+  RM_ASSIGN(agent::TrainerPage page, agent::TrainerPage::Attach(page_fd));
+  session->page_.emplace(std::move(page));
+  session->SetActivity(Activity::kStarting);
+  session->aborter_ = std::make_shared<fabric::Aborter>();
+  session->channel_ = std::make_unique<trainer::AgentChannel>(
+      Fd(channel_fd), [aborter = session->aborter_](Generation generation) { aborter->Abort(generation); });
+  RM_ASSIGN(session->job_, LoadJob(Variable("RINGMASTER_JOB_FILE")));
+  if (session->transport_.empty()) session->transport_ = session->job_->spec.network.transport;
+  return session;
+}
+
+Session::~Session() {
+  EndAttempt();
+  Disconnect();
+}
+
+const std::atomic<bool>& Session::cancelled() const {
+  return channel_ == nullptr ? never_ : channel_->cancelled();
+}
+
+void Session::SetActivity(Activity activity) {
+  if (page_.has_value()) page_->SetActivity(activity);
+}
+
+void Session::Heartbeat() {
+  if (page_.has_value()) page_->Heartbeat();
+}
+
+Error Session::FailWith(int exit_code, const std::string& message) {
+  EndAttempt();
+  failure_ = message;
+  exit_code_ = exit_code;
+  return {Code::kInternal, message};
+}
+
+Error Session::Fail(const std::string& message) {
+  EndAttempt();
+  int code = kExitBadInput;
+  if (channel_ != nullptr) {
+    SetActivity(Activity::kWaiting);
+    code = channel_->ReportFatal(code, message);
+  }
+  return FailWith(code, message);
+}
+
+Status Session::Join(Config config) {
+  CHECK(!joined());
+  config_ = std::move(config);
+  if (job_.has_value()) {
+    const api::Checkpoint& of_job = job_->spec.checkpoint;
+    if (!config_.checkpoint_folder) config_.checkpoint_folder = of_job.path;
+    if (!config_.checkpoint_every_steps) config_.checkpoint_every_steps = of_job.everySteps;
+    if (!config_.checkpoint_keep) config_.checkpoint_keep = of_job.keep;
+  }
+  fingerprint_ = FingerprintOf(config_);
+
+  fabric::FabricOptions options;
+  options.transport = transport_;
+  if (page_.has_value()) options.on_wait = [this] { page_->StillWaiting(); };
+  options.aborter = aborter_;
+  auto fabric = fabric::Fabric::Create(options);
+  if (!fabric.ok()) return Fail(fabric.error().In("fabric").message);
+  fabric_ = std::move(fabric).value();
+  auto sums = GradientSums::Create(fabric_.get(), {.tensors = config_.tensors,
+                                                   .micro_batches = config_.micro_batches,
+                                                   .exact = config_.exact,
+                                                   .limbs = config_.limbs});
+  if (!sums.ok()) return FailWith(kExitMemory, sums.error().message);
+  sums_ = std::move(sums).value();
+  reporter_ = std::make_unique<trainer::Reporter>(channel_.get(), config_.steps);
+  saver_ = std::make_unique<trainer::CheckpointSaver>(
+      trainer::CheckpointSaver::Options{.folder = config_.checkpoint_folder.value_or(""),
+                                        .keep = std::max(1, config_.checkpoint_keep.value_or(1)),
+                                        .member = member_,
+                                        .page = page_.has_value() ? &*page_ : nullptr,
+                                        .reporter = reporter_.get(),
+                                        .take_snapshot = [this] { return TakeSnapshot(); }});
+  if (channel_ == nullptr) return Ok();
+
+  const std::string address = fabric_->Address();
+  if (address.size() > rendezvous::kMaxAddressBytes) {
+    return Fail(
+        fmt::format("the address of this worker has {} bytes, the limit is {}: lower the number of UCX "
+                    "devices by UCX_NET_DEVICES",
+                    address.size(), rendezvous::kMaxAddressBytes));
+  }
+  const std::string device = config_.device_fingerprint.empty() ? "cpu" : config_.device_fingerprint;
+  channel_->Send(rendezvous::Facts{PlainName(device), "", "", {}});
+  channel_->Send(rendezvous::Join{
+      member_,
+      address,
+      {MembersFingerprint(fingerprint_, config_), PlainName(config_.data_fingerprint), PlainName(device)}});
+  return Ok();
+}
+
+Session::Event Session::MakeEvent(EventKind kind) const {
+  Event event;
+  event.kind = kind;
+  event.step = step_;
+  event.generation = formed_.generation;
+  event.rank = comm_ == nullptr ? 0 : comm_->rank();
+  event.world = comm_ == nullptr ? 1 : comm_->world();
+  return event;
+}
+
+Result<Session::Event> Session::Next() {
+  CHECK(joined() && !failed());
+  EndAttempt();
+  if (loading_ != nullptr) Adopted();
+  while (true) {
+    Result<std::optional<Event>> taken = std::optional<Event>();
+    switch (stage_) {
+      case Stage::kOrder:
+        taken = TakeOrder();
+        break;
+      case Stage::kLoad:
+        taken = Load();
+        break;
+      case Stage::kShare:
+        taken = Share();
+        break;
+      case Stage::kStart:
+        taken = Start();
+        break;
+      case Stage::kSteps:
+        taken = TakeStep();
+        break;
+      case Stage::kFinish:
+        taken = Finish();
+        break;
+      case Stage::kEnded: {
+        Event end = MakeEvent(EventKind::kEnd);
+        end.finished = step_ >= config_.steps && exit_code_ == 0;
+        taken = std::optional(end);
+        break;
+      }
+    }
+    if (failed()) return taken.ok() ? Error{Code::kInternal, *failure_} : taken.error();
+    if (!taken.ok()) {
+      RM_TRY(GenerationFailed(taken.error()));
+      continue;
+    }
+    if (!taken->has_value()) continue;
+    event_ = **taken;
+    // What the program does now takes as long as it takes; its micro-batches show progress by heartbeats.
+    SetActivity(event_.kind == EventKind::kEnd ? Activity::kWaiting : Activity::kProgram);
+    return event_;
+  }
+}
+
+// ---- orders
+
+Result<std::optional<Session::Event>> Session::TakeOrder() {
+  if (channel_ == nullptr) {
+    rendezvous::NewGeneration alone;
+    alone.generation = 1;
+    alone.members = {{member_, "", fabric_->Address()}};
+    RM_TRY(BeginGeneration(std::move(alone)));
+    return std::optional<Event>();
+  }
+  SetActivity(Activity::kWaiting);
+  if (!order_.has_value()) order_ = channel_->WaitForOrder();
+  if (const auto* exit = std::get_if<rendezvous::Exit>(&*order_)) {
+    log::Info("exit code={} reason=\"{}\"", exit->code, exit->reason);
+    exit_code_ = exit->code;
+    stage_ = Stage::kEnded;
+    return std::optional<Event>();
+  }
+  if (const auto* prepare = std::get_if<rendezvous::Prepare>(&*order_)) {
+    Disconnect();
+    if (has_state_ && !described_) return std::optional(MakeEvent(EventKind::kDescribe));
+    RM_TRY(Answer(*prepare));
+    order_.reset();
+    return std::optional<Event>();
+  }
+  const rendezvous::Message order = *std::exchange(order_, std::nullopt);
+  RM_TRY(BeginGeneration(std::get<rendezvous::NewGeneration>(order)));
+  return std::optional<Event>();
+}
+
+Status Session::Answer(const rendezvous::Prepare& prepare) {
+  rendezvous::MemberStatus status;
+  status.generation = prepare.generation;
+  status.member = member_;
+  status.has_state = has_state_;
+  if (has_state_) {
+    const StateHashes hashes = Hashes();
+    status.step = step_;
+    status.params_hash = hashes.params;
+    status.optimizer_hash = hashes.others;
+  }
+  if (prepare.find_checkpoint) {
+    checkpoint::Newest newest = {-1, "spec.checkpoint.path is not set"};
+    if (!config_.checkpoint_folder.value_or("").empty())
+      newest = checkpoint::FindNewest(*config_.checkpoint_folder, fingerprint_);
+    status.checkpoint_step = newest.step;
+    status.checkpoint_text = newest.text.substr(0, kMaxCheckpointText);
+  }
+  channel_->Send(status);
+  return Ok();
+}
+
+Status Session::BeginGeneration(rendezvous::NewGeneration formed) {
+  const auto self = std::ranges::find(formed.members, member_, &rendezvous::Member::id);
+  if (self == formed.members.end()) return Ok();  // a standby in this generation
+  if (channel_ != nullptr && !channel_->Begin(formed.generation)) return Ok();
+  Disconnect();
+  unreachable_.reset();
+  formed_ = std::move(formed);
+  RM_TRY(Connect());
+  if (page_.has_value()) page_->SetGeneration(formed_.generation);
+  log::Info("generation={} rank={} world={} transport={}", formed_.generation, comm_->rank(), comm_->world(),
+            fabric_->TransportName());
+  sources_ = formed_.sources;
+  // A load that an earlier generation started is of no use when another member has the state or loads it.
+  if (!sources_.empty() || comm_->rank() != formed_.loader) loader_.reset();
+  if (sources_.empty()) {
+    sources_ = {formed_.loader};
+    stage_ = Stage::kLoad;
+    return Ok();
+  }
+  if (std::ranges::find(sources_, comm_->rank()) != sources_.end() &&
+      (!has_state_ || step_ != formed_.start_step)) {
+    return Error{Code::kInternal, fmt::format("named as a source of step {}, but at step {}",
+                                              formed_.start_step, has_state_ ? step_ : -1)};
+  }
+  stage_ = Stage::kShare;
+  return Ok();
+}
+
+Status Session::Connect() {
+  fabric::Membership group;
+  group.generation = formed_.generation;
+  for (const rendezvous::Member& member : formed_.members) {
+    if (member.id == member_) group.rank = static_cast<int>(group.addresses.size());
+    group.addresses.push_back(member.address);
+  }
+  const Waiting waiting(page_.has_value() ? &*page_ : nullptr);
+  auto connected = fabric_->Connect(group);
+  if (!connected.ok()) {
+    const std::string& why = connected.error().message;
+    if (why.find(fabric::kUnreachable) != std::string::npos)
+      unreachable_ = why + "; see UCX_TLS and UCX_NET_DEVICES";
+    return connected.error();
+  }
+  comm_ = std::move(connected).value();
+  return Ok();
+}
+
+void Session::Disconnect() { comm_.reset(); }
+
+Status Session::GenerationFailed(const Error& error) {
+  stage_ = Stage::kOrder;
+  EndAttempt();
+  if (fatal_.has_value()) {
+    log::Error("{}", *fatal_);
+    return Fail(*fatal_);
+  }
+  if (error.code == Code::kCancelled) return Ok();
+  if (channel_ == nullptr) return FailWith(kExitInternal, error.message);
+  log::Warn("generation {} ended: {}: {}", formed_.generation, CodeName(error.code), error.message);
+  if (error.code == Code::kGone || error.code == Code::kConflict) return FailWith(kExitDevice, error.message);
+  if (error.code == Code::kExhausted) return FailWith(kExitMemory, error.message);
+  if (error.code == Code::kCorrupt || error.code == Code::kInternal)
+    return FailWith(kExitInternal, error.message);
+  channel_->Send(rendezvous::OperationFailed{formed_.generation, member_,
+                                             unreachable_.value_or(error.message), unreachable_.has_value()});
+  return Ok();
+}
+
+// ---- the state
+
+Status Session::Describe(std::vector<StateArray> arrays, std::string meta) {
+  std::set<std::string_view> names;
+  for (const StateArray& array : arrays) {
+    if (array.name.empty() || array.name.starts_with(kReserved) || !names.insert(array.name).second)
+      return Error{
+          Code::kInvalid,
+          fmt::format("the state has an array of the name \"{}\", which is empty, reserved or given twice",
+                      array.name)};
+  }
+  described_arrays_ = std::move(arrays);
+  described_meta_ = std::move(meta);
+  described_ = true;
+  return Ok();
+}
+
+std::vector<StateArray> Session::State() {
+  CHECK(described_);
+  std::vector<StateArray> arrays = described_arrays_;
+  arrays.push_back({kMeta, "u8", std::as_writable_bytes(std::span(described_meta_)), false});
+  if (config_.exact) arrays.push_back({kExponents, "i32", std::as_writable_bytes(sums_->exponents()), false});
+  return arrays;
+}
+
+StateHashes Session::Hashes() { return HashState(State(), step_); }
+
+Result<std::optional<Session::Event>> Session::Load() {
+  const bool loads = comm_->rank() == formed_.loader;
+  if (loads && loader_ == nullptr && !config_.checkpoint_folder.value_or("").empty()) {
+    SetActivity(Activity::kStarting);
+    loader_ = std::make_unique<Loader>();
+    loader_->work = std::make_unique<trainer::BackgroundWork>(
+        [loader = loader_.get(), folder = *config_.checkpoint_folder] {
+          loader->found = checkpoint::LoadNewest(folder, "", &loader->cancel);
+        });
+  }
+  Time note_at = Now() + kLongLoad;
+  RM_TRY(trainer::WaitForRoot(comm_.get(), formed_.loader, &cancelled(), [this, &note_at] {
+    const bool loaded = loader_ == nullptr || loader_->work->Wait(kDiskPoll);
+    if (!loaded && Now() >= note_at && channel_ != nullptr) {
+      reporter_->NoteOfAnyMember("loading the checkpoint");
+      note_at += seconds(1);
+    }
+    return loaded;
+  }));
+  stage_ = Stage::kShare;
+  if (!loads) return std::optional<Event>();
+  Result<checkpoint::Loaded> found = Error{Code::kNotFound, ""};
+  if (const std::unique_ptr<Loader> loader = std::move(loader_)) {
+    loader->work.reset();
+    found = std::move(loader->found);
+  }
+  RM_TRY(CheckFound(found));
+  if (!found.ok()) {
+    // No member has ever had another state than that with which programs start.
+    if (has_state_ && step_ > 0) return Error{Code::kInternal, "no state to start from"};
+    has_state_ = true;
+    log::Info("starting from the program's own state");
+    return std::optional<Event>();
+  }
+  for (const std::string& skipped : found->skipped) log::Warn("checkpoint skipped: {}", skipped);
+  log::Info("continuing from {} step={}", found->path, found->step);
+  saver_->ContinuedFrom(found->step);
+  loading_info_ = {found->step, found->meta.value("records", Json::array())};
+  RM_ASSIGN(OwnedState state, StateOf(std::move(found).value()));
+  loading_ = std::make_unique<OwnedState>(std::move(state));
+  return std::optional(MakeEvent(EventKind::kLoad));
+}
+
+Status Session::CheckFound(const Result<checkpoint::Loaded>& found) {
+  const std::string folder = config_.checkpoint_folder.value_or("");
+  if (!found.ok() && found.error().code != Code::kNotFound) {
+    if (found.error().code != Code::kCancelled) fatal_ = found.error().message;
+    return found.error();
+  }
+  if (found.ok() && found->model != fingerprint_) {
+    fatal_ = fmt::format("{}: the checkpoint is of another run: {}; remove it or use another folder",
+                         found->path, DifferencesFrom(found->meta, config_));
+    return Error{Code::kInvalid, *fatal_};
+  }
+  if ((found.ok() ? found->step : -1) < formed_.checkpoint_floor) {
+    fatal_ = trainer::MissingCheckpoint(folder, formed_.checkpoint_floor, found.ok() ? &*found : nullptr);
+    return Error{Code::kInvalid, *fatal_};
+  }
+  return Ok();
+}
+
+void Session::Adopted() {
+  for (const auto& [array, memory] : loading_->arrays) {
+    if (array.name != kExponents) continue;
+    const std::span<std::byte> exponents = std::as_writable_bytes(sums_->exponents());
+    if (exponents.size() == array.bytes.size()) std::ranges::copy(array.bytes, exponents.begin());
+  }
+  reporter_->Restore(loading_info_.records);
+  step_ = loading_info_.step;
+  sums_->SetStep(step_);
+  has_state_ = true;
+  described_ = false;
+  ++version_;
+  attempts_ = 0;
+  loading_.reset();
+}
+
+Result<std::optional<Session::Event>> Session::Share() {
+  if (sources_.size() == formed_.members.size()) {
+    stage_ = Stage::kStart;
+    return std::optional<Event>();
+  }
+  if (std::ranges::find(sources_, comm_->rank()) != sources_.end()) {
+    if (!described_) return std::optional(MakeEvent(EventKind::kDescribe));
+    const Waiting waiting(page_.has_value() ? &*page_ : nullptr);
+    const Json info = {{"step", step_}, {"records", reporter_->RecordsForCheckpoint()}};
+    RM_TRY(SendState(comm_.get(), sources_, State(), info));
+    stage_ = Stage::kStart;
+    return std::optional<Event>();
+  }
+  const Waiting waiting(page_.has_value() ? &*page_ : nullptr);
+  RM_ASSIGN(ReceivedState received, ReceiveState(comm_.get(), sources_));
+  loading_info_ = {received.info.value("step", int64_t{0}), received.info.value("records", Json::array())};
+  // A source that changed after the members had voted would otherwise spread what it holds.
+  if (!formed_.sources.empty() && HashState(received.state.views(), loading_info_.step) !=
+                                      StateHashes{formed_.params_hash, formed_.optimizer_hash}) {
+    return Error{Code::kCorrupt,
+                 fmt::format("the received state of step {} is not the one that the members agreed on",
+                             loading_info_.step)};
+  }
+  loading_ = std::make_unique<OwnedState>(std::move(received.state));
+  stage_ = Stage::kStart;
+  return std::optional(MakeEvent(EventKind::kLoad));
+}
+
+Result<std::optional<Session::Event>> Session::Start() {
+  const std::string transport = fabric_->TransportName();
+  if (job_.has_value() && RequiresRdma(*job_) && rendezvous::UsesTcp(transport)) {
+    fatal_ = fmt::format(
+        "spec.network.rdma: RDMA is required, but gradients would travel over {}. Check that a port is "
+        "ACTIVE, that "
+        "/dev/infiniband is in the pod, and that UCX_TLS and UCX_NET_DEVICES do not exclude it; or set "
+        "spec.network.fallback to warn or allow",
+        transport);
+    return Error{Code::kInvalid, *fatal_};
+  }
+  if (page_.has_value()) page_->SetStep(step_);
+  reporter_->StartGeneration(step_, channel_ != nullptr && comm_->rank() == 0, transport);
+  sums_->ResetAttempts();
+  pause_ = save_due_ = false;
+  last_commit_ = Now();
+  finished_ = !formed_.stop;
+  stage_ = formed_.stop ? Stage::kFinish : Stage::kSteps;
+  return std::optional<Event>();
+}
+
+// ---- steps
+
+Result<std::optional<Session::Event>> Session::TakeStep() {
+  if (cancelled() || pause_) {
+    reporter_->Flush();
+    stage_ = Stage::kOrder;
+    return std::optional<Event>();
+  }
+  if (step_ >= config_.steps) {
+    stage_ = Stage::kFinish;
+    return std::optional<Event>();
+  }
+  if (save_due_) {
+    if (!described_) return std::optional(MakeEvent(EventKind::kDescribe));
+    save_due_ = false;
+    saver_->SavePeriodic(step_);
+  }
+  Event event = MakeEvent(EventKind::kStep);
+  const auto first_of = [&](int64_t rank) {
+    return static_cast<int>(static_cast<int64_t>(config_.micro_batches) * rank / event.world);
+  };
+  event.first = first_of(event.rank);
+  event.end = first_of(event.rank + 1);
+  event.attempt = attempts_++;
+  sums_->Begin(comm_.get(), version_, event.first, event.end);
+  in_step_ = true;
+  described_ = false;
+  attempt_began_ = Now();
+  waited_ = {};
+  computed_ = 0;
+  return std::optional(event);
+}
+
+void Session::EndAttempt() {
+  if (!std::exchange(in_step_, false)) return;
+  if (!std::exchange(reduced_, false)) sums_->Abandon();
+}
+
+Session::Verdict Session::BeginMicroBatch(int v) {
+  Heartbeat();
+  if (!sums_->BeginMicroBatch(v)) return Verdict::kSkip;
+  ++computed_;
+  return Verdict::kGo;
+}
+
+void Session::Add(int tensor, std::span<const float> values) {
+  Heartbeat();
+  sums_->Add(tensor, values);
+}
+
+void Session::EndMicroBatch(double loss) {
+  Heartbeat();
+  sums_->EndMicroBatch(loss);
+}
+
+Result<Session::StepResult> Session::Reduce() {
+  CHECK(in_step_ && !reduced_);
+  if (cancelled()) {
+    EndAttempt();
+    return StepResult{Verdict::kRepeat, 0, 0};
+  }
+  Result<GradientSums::Reduced> reduced = GradientSums::Reduced{};
+  {
+    const Waiting waiting(page_.has_value() ? &*page_ : nullptr, &waited_);
+    reduced = sums_->Reduce([this] { return channel_ != nullptr && channel_->boundary_wanted(); });
+  }
+  SetActivity(Activity::kProgram);
+  if (!reduced.ok()) {
+    RM_TRY(GenerationFailed(reduced.error()));
+    return StepResult{Verdict::kRepeat, 0, 0};
+  }
+  switch (reduced->outcome) {
+    case GradientSums::Outcome::kReduced:
+      break;
+    case GradientSums::Outcome::kRepeat:
+      in_step_ = false;
+      return StepResult{Verdict::kRepeat, reduced->loss, 0};
+    case GradientSums::Outcome::kNotFinite: {
+      const std::string what =
+          reduced->culprit.empty() ? "the loss" : fmt::format("the gradient of {}", reduced->culprit);
+      return Fail(
+          fmt::format("step {}: {} is not finite (loss {}); lower the learning rate or clip the gradient",
+                      step_ + 1, what, reduced->loss));
+    }
+  }
+  pause_ = reduced->stop_at_boundary;
+  loss_ = reduced->loss;
+  reduced_ = true;
+  return StepResult{Verdict::kGo, reduced->loss, reduced->norm};
+}
+
+void Session::Commit(double learning_rate, double gradient_norm) {
+  CHECK(reduced_);
+  sums_->Commit();
+  in_step_ = reduced_ = false;
+  described_ = false;
+  ++step_;
+  ++version_;
+  attempts_ = 0;
+  const Time now = Now();
+  reporter_->Committed({step_, loss_, learning_rate, gradient_norm, config_.samples_per_step,
+                        formed_.generation, comm_->world(), ToSeconds(now - last_commit_)});
+  last_commit_ = now;
+  if (page_.has_value()) {
+    page_->SetStep(step_);
+    if (computed_ > 0) page_->AddStep(now - attempt_began_ - waited_, computed_);
+  }
+  saver_->ReportPublished();
+  const int64_t every = config_.checkpoint_every_steps.value_or(0);
+  save_due_ = comm_->rank() == 0 && !config_.checkpoint_folder.value_or("").empty() && every > 0 &&
+              step_ % every == 0 && step_ < config_.steps;
+}
+
+void Session::Validated(double loss, std::optional<double> accuracy) {
+  if (channel_ != nullptr) reporter_->Validated({step_, loss, accuracy});
+}
+
+// ---- the end
+
+Result<checkpoint::Snapshot> Session::TakeSnapshot() {
+  checkpoint::Snapshot snapshot;
+  snapshot.step = step_;
+  snapshot.model = fingerprint_;
+  const std::vector<StateArray> arrays = State();
+  snapshot.meta = {{"kind", "program"},
+                   {"arrays", DescribeArrays(arrays)},
+                   {"tensors", DescribeTensors(config_.tensors)},
+                   {"records", reporter_->RecordsForCheckpoint()}};
+  for (const StateArray& array : arrays) snapshot.arrays.push_back({array.name, array.type, array.bytes});
+  return snapshot;
+}
+
+Result<std::optional<Session::Event>> Session::Finish() {
+  if (!described_) return std::optional(MakeEvent(EventKind::kDescribe));
+  reporter_->Flush();
+  rendezvous::Done done;
+  done.finished = finished_;
+  done.step = step_;
+  done.loss = loss_;
+  done.saved = !config_.checkpoint_folder.value_or("").empty();
+  if (done.saved) RM_TRY(saver_->SaveLast(comm_.get(), &cancelled(), step_, &fatal_));
+  const StateHashes hashes = Hashes();
+  done.weights_hash = HashHex(hashes.params);
+  done.optimizer_hash = HashHex(hashes.others);
+  log::Info("step={} loss={} weights={} optimizer={}", step_, loss_, done.weights_hash, done.optimizer_hash);
+  if (channel_ == nullptr) {
+    stage_ = Stage::kEnded;
+    return std::optional<Event>();
+  }
+  SetActivity(Activity::kWaiting);
+  // No member sends Done before the checkpoint exists; afterwards any surviving member can send it.
+  RM_TRY(comm_->Barrier());
+  reporter_->RepeatAll();
+  channel_->Send(done);
+  stage_ = Stage::kOrder;
+  return std::optional<Event>();
+}
+
+}  // namespace ringmaster::library

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Session is one member of a job whose model is a program's own: what include/ringmaster.h offers, in C++.
+// The program asks for the next event and obeys it; start reading at Session::Next.
+//
+// It is the counterpart of trainer::Trainer, which computes by itself. Differences: only the program can
+// describe its state, so the session asks for it when it is needed, and a program keeps no undo: a member
+// that is a step behind fetches the state from one that is ahead.
+//
+// Without an agent the session is the only member of a run of its own.
+//
+// Not thread-safe, except Heartbeat; Open and Next belong to the main thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/training_job.h"
+#include "base/result.h"
+#include "base/time.h"
+#include "worker/agent/trainer_page.h"
+#include "worker/fabric/fabric.h"
+#include "worker/library/gradient_sums.h"
+#include "worker/library/program_state.h"
+#include "worker/trainer/agent_channel.h"
+#include "worker/trainer/checkpoint_saver.h"
+#include "worker/trainer/reporter.h"
+#include "worker/trainer/root_work.h"
+
+namespace ringmaster::library {
+
+class Session {
+ public:
+  struct Config {
+    int64_t steps = 0;
+    int micro_batches = 0;
+    bool exact = true;
+    int limbs = 1;
+    int64_t samples_per_step = 0;  // 0: unknown
+    uint64_t seed = 0;
+    std::string fingerprint;  // of the configuration: equal on all members
+    std::string data_fingerprint;
+    std::string device_fingerprint;
+    std::optional<std::string> checkpoint_folder;   // unset: of the job
+    std::optional<int64_t> checkpoint_every_steps;  // unset: of the job
+    std::optional<int> checkpoint_keep;             // unset: of the job
+    std::vector<Tensor> tensors;
+  };
+  enum class EventKind { kStep, kDescribe, kLoad, kEnd };
+  struct Event {
+    EventKind kind = EventKind::kEnd;
+    int64_t step = 0;  // committed
+    uint64_t generation = 0;
+    int rank = 0;
+    int world = 1;
+    int first = 0;  // kStep: the micro-batches of this member are [first, end)
+    int end = 0;
+    int attempt = 0;        // kStep: how often this member began the step before
+    bool finished = false;  // kEnd: all steps are committed
+  };
+  enum class Verdict { kGo, kSkip, kRepeat };
+
+  // Attaches the agent's page and channel. `transport`: auto, shm or ucx; empty: that of the job. Errors:
+  // kInvalid for an environment that no agent sets.
+  static Result<std::unique_ptr<Session>> Open(const std::string& transport);
+  ~Session();
+
+  bool has_agent() const { return channel_ != nullptr; }
+  bool joined() const { return sums_ != nullptr; }
+  const std::vector<Tensor>& tensors() const { return sums_->tensors(); }
+  // Why this process cannot continue; then every call fails.
+  bool failed() const { return failure_.has_value(); }
+  int exit_code() const { return exit_code_; }
+
+  // Every error is fatal: the session has failed afterwards, and the job has been told why.
+  Status Join(Config config);
+  Result<Event> Next();
+  // Ends the job, and fails.
+  Error Fail(const std::string& message);
+
+  // The answer to kDescribe. The memory of the arrays is used until the next kStep. Errors: kInvalid for a
+  // name or a type that is not allowed.
+  Status Describe(std::vector<StateArray> arrays, std::string meta);
+  // The state to adopt after kLoad: valid until Next.
+  const OwnedState& loaded() const { return *loading_; }
+
+  // The attempt at a step is interrupted: call Next. It may become so at any moment; what is added afterwards
+  // is of no use.
+  bool interrupted() const { return cancelled(); }
+  // REQUIRES: a step is attempted, and v is in the share. kSkip: the sums contain it.
+  Verdict BeginMicroBatch(int v);
+  void Add(int tensor, std::span<const float> values);
+  void EndMicroBatch(double loss);
+  bool in_step() const { return in_step_; }
+  bool in_micro_batch() const { return in_step_ && sums_->in_micro_batch(); }
+  std::pair<int, int> share() const { return {event_.first, event_.end}; }
+  // Errors: the session has failed. kRepeat: call Next.
+  struct StepResult {
+    Verdict verdict = Verdict::kGo;
+    double loss = 0;
+    double gradient_norm = 0;
+  };
+  Result<StepResult> Reduce();
+  bool reduced() const { return reduced_; }
+  // Whether micro-batches of the share are missing though nothing interrupted the attempt.
+  bool Incomplete() const { return !cancelled() && !sums_->Complete(); }
+  void ReadGradient(int tensor, std::span<float> values) const { sums_->Read(tensor, values); }
+  // REQUIRES: reduced().
+  void Commit(double learning_rate, double gradient_norm);
+
+  void Validated(double loss, std::optional<double> accuracy);
+  void Heartbeat();
+
+ private:
+  enum class Stage {
+    kOrder,   // waits for an order
+    kLoad,    // the loader gets the first state
+    kShare,   // members that have the state send it to those that do not
+    kStart,   // everyone has the state
+    kSteps,   // trains
+    kFinish,  // writes the last checkpoint
+    kEnded,
+  };
+
+  Session() = default;
+
+  // Each does the work of its stage, and returns an event for the program, or nothing: Next goes on.
+  Result<std::optional<Event>> TakeOrder();
+  Result<std::optional<Event>> Load();
+  Result<std::optional<Event>> Share();
+  Result<std::optional<Event>> Start();
+  Result<std::optional<Event>> TakeStep();
+  Result<std::optional<Event>> Finish();
+
+  Status Answer(const rendezvous::Prepare& prepare);
+  Status BeginGeneration(rendezvous::NewGeneration formed);
+  Status Connect();
+  Status CheckFound(const Result<checkpoint::Loaded>& found);
+  // After kLoad: the program has adopted the state.
+  void Adopted();
+  // Ends the attempt at a step, if there is one.
+  void EndAttempt();
+  void Disconnect();
+  // The generation has ended with an error: reports it, and waits for an order next. Errors: fatal ones.
+  Status GenerationFailed(const Error& error);
+  Error FailWith(int exit_code, const std::string& message);
+  Event MakeEvent(EventKind kind) const;
+  std::vector<StateArray> State();
+  StateHashes Hashes();
+  Result<checkpoint::Snapshot> TakeSnapshot();
+  const std::atomic<bool>& cancelled() const;
+  void SetActivity(agent::Activity activity);
+
+  Config config_;
+  std::optional<api::TrainingJob> job_;
+  std::string member_ = "alone";
+  std::string transport_;
+  std::string fingerprint_;  // of the run, in checkpoints
+  std::optional<agent::TrainerPage> page_;
+  std::shared_ptr<fabric::Aborter> aborter_;
+  std::unique_ptr<trainer::AgentChannel> channel_;  // null: alone
+  std::unique_ptr<fabric::Fabric> fabric_;
+  std::unique_ptr<GradientSums> sums_;
+  std::unique_ptr<fabric::Communicator> comm_;
+  std::unique_ptr<trainer::Reporter> reporter_;
+  std::unique_ptr<trainer::CheckpointSaver> saver_;
+  std::atomic<bool> never_{false};
+
+  Stage stage_ = Stage::kOrder;
+  Event event_;  // the last one
+  std::optional<rendezvous::Message> order_;
+  rendezvous::NewGeneration formed_;
+  std::vector<int32_t> sources_;
+  struct Loader {
+    Result<checkpoint::Loaded> found{Error{Code::kNotFound, ""}};
+    std::atomic<bool> cancel{false};
+    std::unique_ptr<trainer::BackgroundWork> work;
+    ~Loader() { cancel = true; }
+  };
+  std::unique_ptr<Loader> loader_;  // outlives generations until one has adopted it
+
+  bool has_state_ = false;
+  int64_t step_ = 0;
+  uint64_t version_ = 1;  // changes whenever the state changes
+  double loss_ = 0;       // of the last step
+  bool described_ = false;
+  std::vector<StateArray> described_arrays_;
+  std::string described_meta_;
+  struct Loading {
+    int64_t step = 0;
+    Json records;
+  };
+  std::unique_ptr<OwnedState> loading_;  // the program is adopting it
+  Loading loading_info_;
+
+  bool in_step_ = false;
+  bool reduced_ = false;
+  bool pause_ = false;  // the members agreed to pause after the step
+  bool save_due_ = false;
+  bool finished_ = false;  // stage kFinish: all steps are committed
+  Time attempt_began_{};
+  Duration waited_{};  // for peers, in this attempt
+  int computed_ = 0;   // micro-batches in this attempt
+  int attempts_ = 0;   // at this step
+  Time last_commit_{};
+
+  std::optional<std::string> fatal_;
+  std::optional<std::string> unreachable_;
+  std::optional<std::string> failure_;
+  int exit_code_ = 0;
+};
+
+}  // namespace ringmaster::library
