@@ -23,6 +23,7 @@ using ringmaster::Code;
 using ringmaster::Error;
 using ringmaster::Result;
 using ringmaster::Status;
+using ringmaster::library::Config;
 using ringmaster::library::Session;
 using ringmaster::library::StateArray;
 using ringmaster::library::Tensor;
@@ -95,7 +96,7 @@ std::string Upper(std::string text) {
   return text;
 }
 
-Result<Session::Config> ConfigOf(const rm_config& given, const rm_tensor* tensors, int32_t count) {
+Result<Config> ConfigOf(const rm_config& given, const rm_tensor* tensors, int32_t count) {
   const auto wrong = [](const char* field, const auto& value, const char* range) {
     return Error{Code::kInvalid, fmt::format("rm_config.{}: must be {} (got {})", field, range, value)};
   };
@@ -109,7 +110,7 @@ Result<Session::Config> ConfigOf(const rm_config& given, const rm_tensor* tensor
     return wrong("checkpoint_every_steps", given.checkpoint_every_steps, "at least -1");
   if (given.checkpoint_keep < 0) return wrong("checkpoint_keep", given.checkpoint_keep, "at least 0");
   if (tensors == nullptr || count < 1) return Error{Code::kInvalid, "rm_join: at least one tensor is needed"};
-  Session::Config config;
+  Config config;
   config.steps = given.steps;
   config.micro_batches = given.micro_batches;
   config.exact = given.numerics != RM_FAST;

@@ -13,7 +13,6 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "rendezvous/codec.h"
-#include "rendezvous/transport_name.h"
 #include "worker/trainer/waiting.h"
 
 namespace ringmaster::library {
@@ -31,8 +30,6 @@ constexpr int kExitBadInput = 64;
 constexpr int kExitMemory = 71;
 constexpr int kExitDevice = 74;
 constexpr size_t kMaxCheckpointText = 1024;  // of a status
-constexpr size_t kMaxFingerprint = 200;      // of members, in a message
-constexpr size_t kMostDifferences = 5;       // that a message lists
 
 std::string Variable(const char* name) {
   const char* const value = std::getenv(name);
@@ -54,83 +51,6 @@ Result<api::TrainingJob> LoadJob(const std::string& path) {
   if (!loaded.problems.empty())
     return Error{Code::kInvalid, path + ": " + loaded.problems.front().ToString()};
   return std::move(loaded.job);
-}
-
-bool RequiresRdma(const api::TrainingJob& job) {
-  const auto& network = job.spec.network;
-  return network.rdma && network.rdma->required && network.fallback == "fail";
-}
-
-// What a checkpoint and a run must have in common.
-Json DescribeTensors(const std::vector<Tensor>& tensors) {
-  Json description = Json::object();
-  for (const Tensor& tensor : tensors) description[tensor.name] = tensor.elements;
-  return description;
-}
-
-std::string FingerprintOf(const Session::Config& config) {
-  Json what = {{"tensors", DescribeTensors(config.tensors)},
-               {"microBatches", config.micro_batches},
-               {"exact", config.exact},
-               {"limbs", config.limbs},
-               {"samplesPerStep", config.samples_per_step},
-               {"seed", config.seed},
-               {"data", config.data_fingerprint}};
-  Json order = Json::array();
-  for (const Tensor& tensor : config.tensors) order.push_back({tensor.name, tensor.in_norm});
-  what["order"] = std::move(order);
-  const std::string text = what.dump();
-  return HashHex(Hash64(std::as_bytes(std::span(text))));
-}
-
-// Returns the text as a name that a message may carry: without quotes and control characters, and not too
-// long.
-std::string PlainName(std::string text) {
-  const auto odd = [](char c) { return c < ' ' || c > '~' || c == '"' || c == '\\'; };
-  std::ranges::replace_if(text, odd, '_');
-  return text.substr(0, kMaxFingerprint);
-}
-
-// What all members must have in common, short enough for a message: when a worker differs, people see in
-// which part. Each line of the program's fingerprint is "name: value".
-std::string MembersFingerprint(const std::string& run, const Session::Config& config) {
-  std::string text = fmt::format("run={:.8} steps={}", run, config.steps);
-  size_t begin = 0;
-  while (begin < config.fingerprint.size()) {
-    const size_t end = std::min(config.fingerprint.find('\n', begin), config.fingerprint.size());
-    const std::string line = config.fingerprint.substr(begin, end - begin);
-    std::string name = line.substr(0, line.find(':'));
-    std::ranges::replace(name, ' ', '-');
-    text += fmt::format(" {:.24}={:.8}", name, HashHex(Hash64(std::as_bytes(std::span(line)))));
-    begin = end + 1;
-  }
-  if (text.size() <= kMaxFingerprint) return PlainName(text);
-  return HashHex(Hash64(std::as_bytes(std::span(text))));
-}
-
-// Lists what differs between the tensors of a checkpoint and those of this run.
-std::string DifferencesFrom(const Json& meta, const Session::Config& config) {
-  const Json theirs = meta.value("tensors", Json::object());
-  const Json ours = DescribeTensors(config.tensors);
-  std::vector<std::string> differences;
-  for (const auto& [name, elements] : ours.items()) {
-    if (!theirs.contains(name)) {
-      differences.push_back(fmt::format("{} is missing", name));
-    } else if (theirs[name] != elements) {
-      differences.push_back(
-          fmt::format("{} has {} elements, here {}", name, theirs[name].dump(), elements.dump()));
-    }
-  }
-  for (const auto& [name, elements] : theirs.items())
-    if (!ours.contains(name)) differences.push_back(fmt::format("{} is not in this model", name));
-  if (differences.empty())
-    return "the number of micro-batches, the samples per step, the seed, the numerics or the data differ";
-  std::string text;
-  for (size_t i = 0; i < std::min(differences.size(), kMostDifferences); ++i)
-    text += (i == 0 ? "" : "; ") + differences[i];
-  if (differences.size() > kMostDifferences)
-    text += fmt::format("; and {} more", differences.size() - kMostDifferences);
-  return text;
 }
 
 }  // namespace
@@ -203,7 +123,7 @@ Status Session::Join(Config config) {
     if (!config_.checkpoint_every_steps) config_.checkpoint_every_steps = of_job.everySteps;
     if (!config_.checkpoint_keep) config_.checkpoint_keep = of_job.keep;
   }
-  fingerprint_ = FingerprintOf(config_);
+  fingerprint_ = RunFingerprint(config_);
 
   fabric::FabricOptions options;
   options.transport = transport_;
@@ -240,7 +160,7 @@ Status Session::Join(Config config) {
   channel_->Send(rendezvous::Join{
       member_,
       address,
-      {MembersFingerprint(fingerprint_, config_), PlainName(config_.data_fingerprint), PlainName(device)}});
+      {MembersFingerprint(config_), PlainName(config_.data_fingerprint), PlainName(device)}});
   return Ok();
 }
 
@@ -497,7 +417,7 @@ Status Session::CheckFound(const Result<checkpoint::Loaded>& found) {
   }
   if (found.ok() && found->model != fingerprint_) {
     fatal_ = fmt::format("{}: the checkpoint is of another run: {}; remove it or use another folder",
-                         found->path, DifferencesFrom(found->meta, config_));
+                         found->path, DifferencesFrom(found->meta.value("tensors", Json::object()), config_));
     return Error{Code::kInvalid, *fatal_};
   }
   if ((found.ok() ? found->step : -1) < formed_.checkpoint_floor) {
@@ -549,185 +469,6 @@ Result<std::optional<Session::Event>> Session::Share() {
   loading_ = std::make_unique<OwnedState>(std::move(received.state));
   stage_ = Stage::kStart;
   return std::optional(MakeEvent(EventKind::kLoad));
-}
-
-Result<std::optional<Session::Event>> Session::Start() {
-  const std::string transport = fabric_->TransportName();
-  if (job_.has_value() && RequiresRdma(*job_) && rendezvous::UsesTcp(transport)) {
-    fatal_ = fmt::format(
-        "spec.network.rdma: RDMA is required, but gradients would travel over {}. Check that a port is "
-        "ACTIVE, that "
-        "/dev/infiniband is in the pod, and that UCX_TLS and UCX_NET_DEVICES do not exclude it; or set "
-        "spec.network.fallback to warn or allow",
-        transport);
-    return Error{Code::kInvalid, *fatal_};
-  }
-  if (page_.has_value()) page_->SetStep(step_);
-  reporter_->StartGeneration(step_, channel_ != nullptr && comm_->rank() == 0, transport);
-  sums_->ResetAttempts();
-  pause_ = save_due_ = false;
-  last_commit_ = Now();
-  finished_ = !formed_.stop;
-  stage_ = formed_.stop ? Stage::kFinish : Stage::kSteps;
-  return std::optional<Event>();
-}
-
-// ---- steps
-
-Result<std::optional<Session::Event>> Session::TakeStep() {
-  if (cancelled() || pause_) {
-    reporter_->Flush();
-    stage_ = Stage::kOrder;
-    return std::optional<Event>();
-  }
-  if (step_ >= config_.steps) {
-    stage_ = Stage::kFinish;
-    return std::optional<Event>();
-  }
-  if (save_due_) {
-    if (!described_) return std::optional(MakeEvent(EventKind::kDescribe));
-    save_due_ = false;
-    saver_->SavePeriodic(step_);
-  }
-  Event event = MakeEvent(EventKind::kStep);
-  const auto first_of = [&](int64_t rank) {
-    return static_cast<int>(static_cast<int64_t>(config_.micro_batches) * rank / event.world);
-  };
-  event.first = first_of(event.rank);
-  event.end = first_of(event.rank + 1);
-  event.attempt = attempts_++;
-  sums_->Begin(comm_.get(), version_, event.first, event.end);
-  in_step_ = true;
-  described_ = false;
-  attempt_began_ = Now();
-  waited_ = {};
-  computed_ = 0;
-  return std::optional(event);
-}
-
-void Session::EndAttempt() {
-  if (!std::exchange(in_step_, false)) return;
-  if (!std::exchange(reduced_, false)) sums_->Abandon();
-}
-
-Session::Verdict Session::BeginMicroBatch(int v) {
-  Heartbeat();
-  if (!sums_->BeginMicroBatch(v)) return Verdict::kSkip;
-  ++computed_;
-  return Verdict::kGo;
-}
-
-void Session::Add(int tensor, std::span<const float> values) {
-  Heartbeat();
-  sums_->Add(tensor, values);
-}
-
-void Session::EndMicroBatch(double loss) {
-  Heartbeat();
-  sums_->EndMicroBatch(loss);
-}
-
-Result<Session::StepResult> Session::Reduce() {
-  CHECK(in_step_ && !reduced_);
-  if (cancelled()) {
-    EndAttempt();
-    return StepResult{Verdict::kRepeat, 0, 0};
-  }
-  Result<GradientSums::Reduced> reduced = GradientSums::Reduced{};
-  {
-    const Waiting waiting(page_.has_value() ? &*page_ : nullptr, &waited_);
-    reduced = sums_->Reduce([this] { return channel_ != nullptr && channel_->boundary_wanted(); });
-  }
-  SetActivity(Activity::kProgram);
-  if (!reduced.ok()) {
-    RM_TRY(GenerationFailed(reduced.error()));
-    return StepResult{Verdict::kRepeat, 0, 0};
-  }
-  switch (reduced->outcome) {
-    case GradientSums::Outcome::kReduced:
-      break;
-    case GradientSums::Outcome::kRepeat:
-      in_step_ = false;
-      return StepResult{Verdict::kRepeat, reduced->loss, 0};
-    case GradientSums::Outcome::kNotFinite: {
-      const std::string what =
-          reduced->culprit.empty() ? "the loss" : fmt::format("the gradient of {}", reduced->culprit);
-      return Fail(
-          fmt::format("step {}: {} is not finite (loss {}); lower the learning rate or clip the gradient",
-                      step_ + 1, what, reduced->loss));
-    }
-  }
-  pause_ = reduced->stop_at_boundary;
-  loss_ = reduced->loss;
-  reduced_ = true;
-  return StepResult{Verdict::kGo, reduced->loss, reduced->norm};
-}
-
-void Session::Commit(double learning_rate, double gradient_norm) {
-  CHECK(reduced_);
-  sums_->Commit();
-  in_step_ = reduced_ = false;
-  described_ = false;
-  ++step_;
-  ++version_;
-  attempts_ = 0;
-  const Time now = Now();
-  reporter_->Committed({step_, loss_, learning_rate, gradient_norm, config_.samples_per_step,
-                        formed_.generation, comm_->world(), ToSeconds(now - last_commit_)});
-  last_commit_ = now;
-  if (page_.has_value()) {
-    page_->SetStep(step_);
-    if (computed_ > 0) page_->AddStep(now - attempt_began_ - waited_, computed_);
-  }
-  saver_->ReportPublished();
-  const int64_t every = config_.checkpoint_every_steps.value_or(0);
-  save_due_ = comm_->rank() == 0 && !config_.checkpoint_folder.value_or("").empty() && every > 0 &&
-              step_ % every == 0 && step_ < config_.steps;
-}
-
-void Session::Validated(double loss, std::optional<double> accuracy) {
-  if (channel_ != nullptr) reporter_->Validated({step_, loss, accuracy});
-}
-
-// ---- the end
-
-Result<checkpoint::Snapshot> Session::TakeSnapshot() {
-  checkpoint::Snapshot snapshot;
-  snapshot.step = step_;
-  snapshot.model = fingerprint_;
-  const std::vector<StateArray> arrays = State();
-  snapshot.meta = {{"kind", "program"},
-                   {"arrays", DescribeArrays(arrays)},
-                   {"tensors", DescribeTensors(config_.tensors)},
-                   {"records", reporter_->RecordsForCheckpoint()}};
-  for (const StateArray& array : arrays) snapshot.arrays.push_back({array.name, array.type, array.bytes});
-  return snapshot;
-}
-
-Result<std::optional<Session::Event>> Session::Finish() {
-  if (!described_) return std::optional(MakeEvent(EventKind::kDescribe));
-  reporter_->Flush();
-  rendezvous::Done done;
-  done.finished = finished_;
-  done.step = step_;
-  done.loss = loss_;
-  done.saved = !config_.checkpoint_folder.value_or("").empty();
-  if (done.saved) RM_TRY(saver_->SaveLast(comm_.get(), &cancelled(), step_, &fatal_));
-  const StateHashes hashes = Hashes();
-  done.weights_hash = HashHex(hashes.params);
-  done.optimizer_hash = HashHex(hashes.others);
-  log::Info("step={} loss={} weights={} optimizer={}", step_, loss_, done.weights_hash, done.optimizer_hash);
-  if (channel_ == nullptr) {
-    stage_ = Stage::kEnded;
-    return std::optional<Event>();
-  }
-  SetActivity(Activity::kWaiting);
-  // No member sends Done before the checkpoint exists; afterwards any surviving member can send it.
-  RM_TRY(comm_->Barrier());
-  reporter_->RepeatAll();
-  channel_->Send(done);
-  stage_ = Stage::kOrder;
-  return std::optional<Event>();
 }
 
 }  // namespace ringmaster::library

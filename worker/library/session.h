@@ -28,6 +28,7 @@
 #include "worker/fabric/fabric.h"
 #include "worker/library/gradient_sums.h"
 #include "worker/library/program_state.h"
+#include "worker/library/run_identity.h"
 #include "worker/trainer/agent_channel.h"
 #include "worker/trainer/checkpoint_saver.h"
 #include "worker/trainer/reporter.h"
@@ -37,21 +38,6 @@ namespace ringmaster::library {
 
 class Session {
  public:
-  struct Config {
-    int64_t steps = 0;
-    int micro_batches = 0;
-    bool exact = true;
-    int limbs = 1;
-    int64_t samples_per_step = 0;  // 0: unknown
-    uint64_t seed = 0;
-    std::string fingerprint;  // of the configuration: equal on all members
-    std::string data_fingerprint;
-    std::string device_fingerprint;
-    std::optional<std::string> checkpoint_folder;   // unset: of the job
-    std::optional<int64_t> checkpoint_every_steps;  // unset: of the job
-    std::optional<int> checkpoint_keep;             // unset: of the job
-    std::vector<Tensor> tensors;
-  };
   enum class EventKind { kStep, kDescribe, kLoad, kEnd };
   struct Event {
     EventKind kind = EventKind::kEnd;

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "worker/library/run_identity.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/hash.h"
+
+namespace ringmaster::library {
+namespace {
+
+constexpr size_t kMaxFingerprint = 200;  // of members, in a message
+constexpr size_t kMostDifferences = 5;   // that a message lists
+
+}  // namespace
+
+Json DescribeTensors(const std::vector<Tensor>& tensors) {
+  Json description = Json::object();
+  for (const Tensor& tensor : tensors) description[tensor.name] = tensor.elements;
+  return description;
+}
+
+std::string RunFingerprint(const Config& config) {
+  Json what = {{"tensors", DescribeTensors(config.tensors)},
+               {"microBatches", config.micro_batches},
+               {"exact", config.exact},
+               {"limbs", config.limbs},
+               {"samplesPerStep", config.samples_per_step},
+               {"seed", config.seed},
+               {"data", config.data_fingerprint}};
+  Json order = Json::array();
+  for (const Tensor& tensor : config.tensors) order.push_back({tensor.name, tensor.in_norm});
+  what["order"] = std::move(order);
+  const std::string text = what.dump();
+  return HashHex(Hash64(std::as_bytes(std::span(text))));
+}
+
+std::string PlainName(std::string text) {
+  const auto odd = [](char c) { return c < ' ' || c > '~' || c == '"' || c == '\\'; };
+  std::ranges::replace_if(text, odd, '_');
+  return text.substr(0, kMaxFingerprint);
+}
+
+std::string MembersFingerprint(const Config& config) {
+  std::string text = fmt::format("run={:.8} steps={}", RunFingerprint(config), config.steps);
+  size_t begin = 0;
+  while (begin < config.fingerprint.size()) {
+    const size_t end = std::min(config.fingerprint.find('\n', begin), config.fingerprint.size());
+    const std::string line = config.fingerprint.substr(begin, end - begin);
+    std::string name = line.substr(0, line.find(':'));
+    std::ranges::replace(name, ' ', '-');
+    text += fmt::format(" {:.24}={:.8}", name, HashHex(Hash64(std::as_bytes(std::span(line)))));
+    begin = end + 1;
+  }
+  if (text.size() <= kMaxFingerprint) return PlainName(text);
+  return HashHex(Hash64(std::as_bytes(std::span(text))));
+}
+
+std::string DifferencesFrom(const Json& theirs, const Config& config) {
+  const Json ours = DescribeTensors(config.tensors);
+  std::vector<std::string> differences;
+  for (const auto& [name, elements] : ours.items()) {
+    if (!theirs.contains(name)) {
+      differences.push_back(fmt::format("{} is missing", name));
+    } else if (theirs[name] != elements) {
+      differences.push_back(
+          fmt::format("{} has {} elements, here {}", name, theirs[name].dump(), elements.dump()));
+    }
+  }
+  for (const auto& [name, elements] : theirs.items())
+    if (!ours.contains(name)) differences.push_back(fmt::format("{} is not in this model", name));
+  if (differences.empty())
+    return "the number of micro-batches, the samples per step, the seed, the numerics or the data differ";
+  std::string text;
+  for (size_t i = 0; i < std::min(differences.size(), kMostDifferences); ++i)
+    text += (i == 0 ? "" : "; ") + differences[i];
+  if (differences.size() > kMostDifferences)
+    text += fmt::format("; and {} more", differences.size() - kMostDifferences);
+  return text;
+}
+
+}  // namespace ringmaster::library

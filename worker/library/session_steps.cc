@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The part of Session in which all members have the state: steps, and the end of the run.
+
+#include <algorithm>
+#include <utility>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "rendezvous/transport_name.h"
+#include "worker/library/session.h"
+#include "worker/trainer/waiting.h"
+
+namespace ringmaster::library {
+
+using agent::Activity;
+using trainer::Waiting;
+
+namespace {
+
+bool RequiresRdma(const api::TrainingJob& job) {
+  const auto& network = job.spec.network;
+  return network.rdma && network.rdma->required && network.fallback == "fail";
+}
+
+}  // namespace
+
+Result<std::optional<Session::Event>> Session::Start() {
+  const std::string transport = fabric_->TransportName();
+  if (job_.has_value() && RequiresRdma(*job_) && rendezvous::UsesTcp(transport)) {
+    fatal_ = fmt::format(
+        "spec.network.rdma: RDMA is required, but gradients would travel over {}. Check that a port is "
+        "ACTIVE, that "
+        "/dev/infiniband is in the pod, and that UCX_TLS and UCX_NET_DEVICES do not exclude it; or set "
+        "spec.network.fallback to warn or allow",
+        transport);
+    return Error{Code::kInvalid, *fatal_};
+  }
+  if (page_.has_value()) page_->SetStep(step_);
+  reporter_->StartGeneration(step_, channel_ != nullptr && comm_->rank() == 0, transport);
+  sums_->ResetAttempts();
+  pause_ = save_due_ = false;
+  last_commit_ = Now();
+  finished_ = !formed_.stop;
+  stage_ = formed_.stop ? Stage::kFinish : Stage::kSteps;
+  return std::optional<Event>();
+}
+
+// ---- steps
+
+Result<std::optional<Session::Event>> Session::TakeStep() {
+  if (cancelled() || pause_) {
+    reporter_->Flush();
+    stage_ = Stage::kOrder;
+    return std::optional<Event>();
+  }
+  if (step_ >= config_.steps) {
+    stage_ = Stage::kFinish;
+    return std::optional<Event>();
+  }
+  if (save_due_) {
+    if (!described_) return std::optional(MakeEvent(EventKind::kDescribe));
+    save_due_ = false;
+    saver_->SavePeriodic(step_);
+  }
+  Event event = MakeEvent(EventKind::kStep);
+  const auto first_of = [&](int64_t rank) {
+    return static_cast<int>(static_cast<int64_t>(config_.micro_batches) * rank / event.world);
+  };
+  event.first = first_of(event.rank);
+  event.end = first_of(event.rank + 1);
+  event.attempt = attempts_++;
+  sums_->Begin(comm_.get(), version_, event.first, event.end);
+  in_step_ = true;
+  described_ = false;
+  attempt_began_ = Now();
+  waited_ = {};
+  computed_ = 0;
+  return std::optional(event);
+}
+
+void Session::EndAttempt() {
+  if (!std::exchange(in_step_, false)) return;
+  if (!std::exchange(reduced_, false)) sums_->Abandon();
+}
+
+Session::Verdict Session::BeginMicroBatch(int v) {
+  Heartbeat();
+  if (!sums_->BeginMicroBatch(v)) return Verdict::kSkip;
+  ++computed_;
+  return Verdict::kGo;
+}
+
+void Session::Add(int tensor, std::span<const float> values) {
+  Heartbeat();
+  sums_->Add(tensor, values);
+}
+
+void Session::EndMicroBatch(double loss) {
+  Heartbeat();
+  sums_->EndMicroBatch(loss);
+}
+
+Result<Session::StepResult> Session::Reduce() {
+  CHECK(in_step_ && !reduced_);
+  if (cancelled()) {
+    EndAttempt();
+    return StepResult{Verdict::kRepeat, 0, 0};
+  }
+  Result<GradientSums::Reduced> reduced = GradientSums::Reduced{};
+  {
+    const Waiting waiting(page_.has_value() ? &*page_ : nullptr, &waited_);
+    reduced = sums_->Reduce([this] { return channel_ != nullptr && channel_->boundary_wanted(); });
+  }
+  SetActivity(Activity::kProgram);
+  if (!reduced.ok()) {
+    RM_TRY(GenerationFailed(reduced.error()));
+    return StepResult{Verdict::kRepeat, 0, 0};
+  }
+  switch (reduced->outcome) {
+    case GradientSums::Outcome::kReduced:
+      break;
+    case GradientSums::Outcome::kRepeat:
+      in_step_ = false;
+      return StepResult{Verdict::kRepeat, reduced->loss, 0};
+    case GradientSums::Outcome::kNotFinite: {
+      const std::string what =
+          reduced->culprit.empty() ? "the loss" : fmt::format("the gradient of {}", reduced->culprit);
+      return Fail(
+          fmt::format("step {}: {} is not finite (loss {}); lower the learning rate or clip the gradient",
+                      step_ + 1, what, reduced->loss));
+    }
+  }
+  pause_ = reduced->stop_at_boundary;
+  loss_ = reduced->loss;
+  reduced_ = true;
+  return StepResult{Verdict::kGo, reduced->loss, reduced->norm};
+}
+
+void Session::Commit(double learning_rate, double gradient_norm) {
+  CHECK(reduced_);
+  sums_->Commit();
+  in_step_ = reduced_ = false;
+  described_ = false;
+  ++step_;
+  ++version_;
+  attempts_ = 0;
+  const Time now = Now();
+  reporter_->Committed({step_, loss_, learning_rate, gradient_norm, config_.samples_per_step,
+                        formed_.generation, comm_->world(), ToSeconds(now - last_commit_)});
+  last_commit_ = now;
+  if (page_.has_value()) {
+    page_->SetStep(step_);
+    if (computed_ > 0) page_->AddStep(now - attempt_began_ - waited_, computed_);
+  }
+  saver_->ReportPublished();
+  const int64_t every = config_.checkpoint_every_steps.value_or(0);
+  save_due_ = comm_->rank() == 0 && !config_.checkpoint_folder.value_or("").empty() && every > 0 &&
+              step_ % every == 0 && step_ < config_.steps;
+}
+
+void Session::Validated(double loss, std::optional<double> accuracy) {
+  if (channel_ != nullptr) reporter_->Validated({step_, loss, accuracy});
+}
+
+// ---- the end
+
+Result<checkpoint::Snapshot> Session::TakeSnapshot() {
+  checkpoint::Snapshot snapshot;
+  snapshot.step = step_;
+  snapshot.model = fingerprint_;
+  const std::vector<StateArray> arrays = State();
+  snapshot.meta = {{"kind", "program"},
+                   {"arrays", DescribeArrays(arrays)},
+                   {"tensors", DescribeTensors(config_.tensors)},
+                   {"records", reporter_->RecordsForCheckpoint()}};
+  for (const StateArray& array : arrays) snapshot.arrays.push_back({array.name, array.type, array.bytes});
+  return snapshot;
+}
+
+Result<std::optional<Session::Event>> Session::Finish() {
+  if (!described_) return std::optional(MakeEvent(EventKind::kDescribe));
+  reporter_->Flush();
+  rendezvous::Done done;
+  done.finished = finished_;
+  done.step = step_;
+  done.loss = loss_;
+  done.saved = !config_.checkpoint_folder.value_or("").empty();
+  if (done.saved) RM_TRY(saver_->SaveLast(comm_.get(), &cancelled(), step_, &fatal_));
+  const StateHashes hashes = Hashes();
+  done.weights_hash = HashHex(hashes.params);
+  done.optimizer_hash = HashHex(hashes.others);
+  log::Info("step={} loss={} weights={} optimizer={}", step_, loss_, done.weights_hash, done.optimizer_hash);
+  if (channel_ == nullptr) {
+    stage_ = Stage::kEnded;
+    return std::optional<Event>();
+  }
+  SetActivity(Activity::kWaiting);
+  // No member sends Done before the checkpoint exists; afterwards any surviving member can send it.
+  RM_TRY(comm_->Barrier());
+  reporter_->RepeatAll();
+  channel_->Send(done);
+  stage_ = Stage::kOrder;
+  return std::optional<Event>();
+}
+
+}  // namespace ringmaster::library
