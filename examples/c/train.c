@@ -7,8 +7,8 @@
  *   cc -std=c11 -Iinclude examples/c/train.c -Lbuild/release/lib -lringmaster -lm -o train
  *   ringmaster run examples/c/sine.yaml
  *
- * Alone, the same program trains as the only worker. Arguments: steps (default 2000), and milliseconds that each
- * micro-batch takes longer (default 0), so that there is time to kill a worker.
+ * Alone, the same program trains as the only worker. Usage: train [--pause-ms N] [STEPS]. Every micro-batch takes N
+ * milliseconds longer (default 0), so that there is time to kill a worker.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <math.h>
@@ -127,9 +127,10 @@ static void load(const rm_event* event) {
   for (int32_t i = 0; i < event->array_count; ++i) {
     const rm_array* array = &event->arrays[i];
     const int of_momentum = strncmp(array->name, "momentum.", 9) == 0;
+    tensors* const into = of_momentum ? &momentum : &weights;
     for (int tensor = 0; tensor < kTensors; ++tensor) {
       if (strcmp(array->name + (of_momentum ? 9 : 0), kNames[tensor]) != 0) continue;
-      memcpy((of_momentum ? momentum : weights).values[tensor], array->data, array->bytes);
+      memcpy(into->values[tensor], array->data, array->bytes);
     }
   }
 }
@@ -159,8 +160,15 @@ static rm_status train(rm_run* run, int64_t steps, long milliseconds) {
 }
 
 int main(int argc, char** argv) {
-  const int64_t steps = argc > 1 ? atoll(argv[1]) : 2000;
-  const long milliseconds = argc > 2 ? atol(argv[2]) : 0;
+  int64_t steps = 2000;
+  long milliseconds = 0;
+  for (int i = 1; i < argc; ++i) {
+    if (strcmp(argv[i], "--pause-ms") == 0 && i + 1 < argc) {
+      milliseconds = atol(argv[++i]);
+    } else {
+      steps = atoll(argv[i]);
+    }
+  }
   rm_run* run = NULL;
   rm_status status = rm_open(NULL, &run);
   initialize();

@@ -23,6 +23,11 @@ DEADLINE_S = 120  # for anything that should take seconds, on a slow and busy ma
 WORDS = "the of and a to in he was that it his her with as had for she not at but be on they him is have".split()
 
 
+# Programs that train through libringmaster, by the name of their model: the command without its number of steps, which is
+# its last argument. Tests add to them.
+PROGRAMS: dict[str, list[str]] = {}
+
+
 def make_data(folder: pathlib.Path) -> None:
     """Writes text, and images in the MNIST layout: a few kilobytes each, the same on every call."""
     dice = random.Random(1)
@@ -40,7 +45,12 @@ def make_data(folder: pathlib.Path) -> None:
 def job_text(data: pathlib.Path, model: str, workers: int = 2, steps: int = 60, minimum: int = 1, extra: str = "",
              every: int = 10, slots: int = 1, transport: str = "auto") -> str:
     """Returns a manifest. Its restarts are unlimited, because the tests kill far more often than real machines fail."""
-    if model == "gpt":
+    framework, launch, template = "native", "", ""
+    if model in PROGRAMS:
+        framework, launch, training = "pytorch", "  launch: {kind: library}\n", ""
+        command = json.dumps([*map(str, PROGRAMS[model]), str(steps)])
+        template = f", template: {{spec: {{containers: [{{name: worker, image: program, command: {command}}}]}}}}"
+    elif model == "gpt":
         training = f"""
     model: {{kind: gpt, layers: 2, heads: 2, width: 32, context: 32, tokenizer: bytes}}
     data: {{kind: text, path: {data}/text.txt}}"""
@@ -48,18 +58,20 @@ def job_text(data: pathlib.Path, model: str, workers: int = 2, steps: int = 60, 
         training = f"""
     model: {{kind: {model}, layers: 2, width: {512 if model == "mlp" else 8}}}
     data: {{kind: idx, path: {data}/images}}"""
+    if framework == "native":
+        training = f"""  training:{training}
+    batch: {{samplesPerStep: {12 if model == "gpt" else 48}, microBatches: 6}}
+    optimizer: {{kind: {"sgd" if model == "cnn" else "adamw"}, learningRate: "1e-2", schedule: cosine, warmupSteps: 5, clipNorm: "1"}}
+    steps: {steps}
+"""
     network = "" if transport == "auto" else f"  network: {{transport: {transport}}}\n"
     return f"""apiVersion: ringmaster.dev/v1alpha1
 kind: TrainingJob
 metadata: {{name: tiny-{model}}}
 spec:
-  framework: native
-  workers: {{replicas: {workers}, min: {minimum}, max: {6 // slots}, slots: {slots}}}
-{network}  training:{training}
-    batch: {{samplesPerStep: {12 if model == "gpt" else 48}, microBatches: 6}}
-    optimizer: {{kind: {"sgd" if model == "cnn" else "adamw"}, learningRate: "1e-2", schedule: cosine, warmupSteps: 5, clipNorm: "1"}}
-    steps: {steps}
-  checkpoint: {{everySteps: {every}, keep: 2, gracePeriodSeconds: 60}}
+  framework: {framework}
+{launch}  workers: {{replicas: {workers}, min: {minimum}, max: {6 // slots}, slots: {slots}{template}}}
+{network}{training}  checkpoint: {{everySteps: {every}, keep: 2, gracePeriodSeconds: 60}}
   restart: {{maxRestarts: 100000, maxWithoutProgress: 100000, backoff: {{initialSeconds: 0, maxSeconds: 1}}}}
 {extra}"""
 

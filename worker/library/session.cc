@@ -259,6 +259,8 @@ Status Session::Answer(const rendezvous::Prepare& prepare) {
     status.step = step_;
     status.params_hash = hashes.params;
     status.optimizer_hash = hashes.others;
+    for (const StateArray& array : State())
+      log::Debug("step={} array={} hash={}", step_, array.name, HashHex(Hash64(array.bytes)));
   }
   if (prepare.find_checkpoint) {
     checkpoint::Newest newest = {-1, "spec.checkpoint.path is not set"};
