@@ -86,7 +86,7 @@ class Run(_trees.Run[Step]):
 
     def _apply(self, update: Callable[[Any], Any], gradients: Any) -> None:
         state = update(gradients)
-        before, after = (jax.tree_util.tree_structure(value) for value in (self.state, state))
+        before, after = (str(jax.tree_util.tree_structure(value)) for value in (self.state, state))
         if before != after:
             raise Error(
                 f"the update must return the whole state: it returned {after}, and the state is {before}"
@@ -101,7 +101,7 @@ class Run(_trees.Run[Step]):
 
     def _as_array(self, value: Any) -> Optional[_state.Array]:
         if isinstance(value, jax.Array):
-            if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+            if jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key):
                 raise Error("a key of JAX cannot be stored: keep jax.random.key_data(key) in the state")
             value = numpy.asarray(value)
         return _state.numpy_as_array(value)

@@ -85,7 +85,7 @@ class Training(Case):
         for seed in range(10):
             with interruptions(seed) as counts:
                 self.same(train()[0], expected)
-            self.assertGreater(counts["begin"] + counts["reduce"], 0)
+            self.assertGreater(sum(counts.values()), 0)
 
     def test_a_run_that_is_continued_has_the_same_bits(self):
         whole, whole_momentum, _ = train(7)

@@ -41,26 +41,25 @@ def program(text, *arguments, **environment):
 
 @contextlib.contextmanager
 def interruptions(seed, probability=0.2):
-    """Interrupts steps at random, as lost workers do: before a micro-batch, or when the sums are reduced."""
+    """Interrupts steps at random, as lost workers do: around and in a micro-batch, and when the sums are reduced."""
     decide = random.Random(seed)
-    begin, reduce = _native.Handle.begin_micro_batch, _native.Handle.reduce
-    counts = {"begin": 0, "reduce": 0}
+    places = {"begin_micro_batch": probability, "add": probability / 10, "end_micro_batch": probability, "reduce": probability}
+    real = {name: getattr(_native.Handle, name) for name in places}
+    counts = dict.fromkeys(places, 0)
 
-    def interrupted(where):
-        # Two in a row would need more attempts than some tests count.
-        if decide.random() >= probability:
-            return False
-        counts[where] += 1
-        return True
+    def replace(name):
+        def call(self, *arguments):
+            if decide.random() < places[name]:
+                counts[name] += 1
+                return None if name == "reduce" else _native.REPEAT
+            return real[name](self, *arguments)
 
-    def begin_or_not(self, v):
-        return _native.REPEAT if interrupted("begin") else begin(self, v)
+        return call
 
-    def reduce_or_not(self):
-        return None if interrupted("reduce") else reduce(self)
-
-    _native.Handle.begin_micro_batch, _native.Handle.reduce = begin_or_not, reduce_or_not
+    for name in places:
+        setattr(_native.Handle, name, replace(name))
     try:
         yield counts
     finally:
-        _native.Handle.begin_micro_batch, _native.Handle.reduce = begin, reduce
+        for name, method in real.items():
+            setattr(_native.Handle, name, method)

@@ -247,10 +247,8 @@ def fingerprint(objects: Mapping[str, Any]) -> Dict[str, str]:
                 array = _tensors.as_array(tensor)
                 assert array is not None
                 seed = _native.hash_memory(array.address, array.bytes, seed)
-            values[f"{name}: names, shapes and types"] = f"{_native.hash_bytes(_state.to_bytes(shapes)):016x}"
-            values[f"{name}: initial values (build the model after init, which seeds the random numbers)"] = (
-                f"{seed:016x}"
-            )
+            values[f"names, shapes and types of {name}"] = f"{_native.hash_bytes(_state.to_bytes(shapes)):016x}"
+            values[f"initial values of {name} (init seeds them: build the model after it)"] = f"{seed:016x}"
         elif isinstance(value, torch.optim.Optimizer):
             groups = [{k: v for k, v in group.items() if k != "params"} for group in value.param_groups]
             counts = [len(group["params"]) for group in value.param_groups]

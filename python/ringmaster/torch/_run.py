@@ -301,6 +301,8 @@ class Run(_run.Run[Step]):
                 f"the gradient of {self._names[i]} arrived in two parts, though it did not before: checkpoint with use_reentrant=False"
             )
         self._add_gradient(i)
+        if step._interrupted:
+            raise _Interrupted
 
     def _add_gradient(self, i: int) -> None:
         gradient = self._parameters[i].grad
