@@ -18,10 +18,10 @@ import sys
 import traceback
 import types
 import weakref
-from typing import Any, Callable, Dict, Generic, Iterator, List, Mapping, Optional, Tuple, Type, TypeVar
+from typing import Any, Callable, Generic, Iterator, List, Mapping, Optional, Tuple, Type, TypeVar
 
 from . import _data, _native, _state
-from ._errors import Error, Failed, Stopped
+from ._errors import Error, Stopped
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
@@ -58,8 +58,8 @@ class Settings:
                 raise Error(f"samples_per_step is {self.samples_per_step}: it is at least 1")
             if self.samples_per_step % self.micro_batches != 0:
                 raise Error(
-                    f"samples_per_step is {self.samples_per_step}, which is not a multiple of micro_batches, {self.micro_batches}: "
-                    f"use {-(-self.samples_per_step // self.micro_batches) * self.micro_batches}"
+                    f"samples_per_step is {self.samples_per_step}, which is not a multiple of micro_batches, "
+                    f"{self.micro_batches}: use {-(-self.samples_per_step // self.micro_batches) * self.micro_batches}"
                 )
         if not 0 <= self.seed < 2**64:
             raise Error(f"seed is {self.seed}: it is 0 to 2**64 - 1")
@@ -434,8 +434,8 @@ class Run(abc.ABC, Generic[StepT]):
             )
         if self._committed_size is not None and size != self._committed_size:
             raise Error(
-                f"the dataset has {size} samples, but step {step} was reached with {self._committed_size}, and their order depends "
-                "on it: continue with the same dataset, or start a new job from exported weights"
+                f"the dataset has {size} samples, but step {step} was reached with {self._committed_size}, and their order "
+                "depends on it: continue with the same dataset, or start a new job from exported weights"
             )
 
     def _samples(self, step: int, v: int, size: Optional[int]) -> Tuple[List[int], float]:

@@ -27,8 +27,8 @@ class Step(_run.Step):
     ) -> bool:
         """Reduces the gradients over all workers, and updates the state by `update`.
 
-        update: is called with the mean of the gradients over the samples of the step, in the structure of the parameters, equal on
-                all workers. See `init` for what it returns.
+        update: is called with the mean of the gradients over the samples of the step, in the structure of the parameters, equal
+                on all workers. See `init` for what it returns.
         clip_norm: scales the gradient to this Euclidean norm if it is larger.
         learning_rate: for reports.
         Returns False if the step was interrupted and nothing has changed: run.steps then yields it again.

@@ -39,10 +39,10 @@ class Run(_trees.Run[Step]):
     def register(self, *, parameters: Optional[Mapping[str, Any]] = None, **objects: Any) -> None:
         """Names what is state: it is in checkpoints, and a joining worker gets it.
 
-        parameters: arrays by name, in nested dicts; float32, float16 or bfloat16. They are trained: `update` of step.commit changes
-                    them in place, or replaces them in their dict, from the gradients that it is called with.
-        objects: by a name that stays the same, each a dict, a list or an object with state_dict() and load_state_dict(), of arrays,
-                 numbers, strings and containers of them.
+        parameters: arrays by name, in nested dicts; float32, float16 or bfloat16. They are trained: `update` of step.commit
+                    changes them in place, or replaces them in their dict, from the gradients that it is called with.
+        objects: by a name that stays the same, each a dict, a list or an object with state_dict() and load_state_dict(), of
+                 arrays, numbers, strings and containers of them.
         """
         if self._joined:
             raise Error(
@@ -55,8 +55,8 @@ class Run(_trees.Run[Step]):
                 raise Error(f"run.register: {name} is registered already: use another name")
             if not isinstance(value, (dict, list)) and not hasattr(value, "load_state_dict"):
                 raise Error(
-                    f"run.register({name}=...): {type(value).__name__} cannot change in place: register a dict, a list, or an object "
-                    "with state_dict() and load_state_dict()"
+                    f"run.register({name}=...): {type(value).__name__} cannot change in place: register a dict, a list, or an "
+                    "object with state_dict() and load_state_dict()"
                 )
             self._objects[name] = value
 
@@ -93,8 +93,8 @@ class Run(_trees.Run[Step]):
     def _load(self, state: Any, decoder: _state.Decoder) -> None:
         if set(state) != set(self._objects):
             raise Error(
-                f"the state has {', '.join(sorted(state))}, and this program registers {', '.join(sorted(self._objects))}: register "
-                "the same names"
+                f"the state has {', '.join(sorted(state))}, and this program registers {', '.join(sorted(self._objects))}: "
+                "register the same names"
             )
         for name, value in self._objects.items():
             content = decoder.decode(state[name])
@@ -137,7 +137,8 @@ def _replace(old: Any, new: Any, name: str) -> None:
                     value.dtype,
                 ):
                     raise Error(
-                        f"the state has {name}.{key} as {value.dtype} {value.shape}, and this program as {here.dtype} {here.shape}"
+                        f"the state has {name}.{key} as {value.dtype} {value.shape}, and this program as {here.dtype} "
+                        f"{here.shape}"
                     )
                 if (here.shape, here.dtype) == (value.shape, value.dtype):
                     here[...] = value

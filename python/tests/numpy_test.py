@@ -126,7 +126,8 @@ class Training(Case):
         for step in run.steps(1):
             self.fails("call this inside of the loop", lambda: step.random_seed)
             for _ in step.micro_batches(X):
-                self.fails("the gradients have the shapes [(2,)], and the parameters have [(3,)]", step.add, 0, {"w": np.zeros(2)})
+                shapes = "the gradients have the shapes [(2,)], and the parameters have [(3,)]"
+                self.fails(shapes, step.add, 0, {"w": np.zeros(2)})
                 step.add(0.0, {"w": np.zeros(3)})
                 self.fails("called twice", step.add, 0.0, {"w": np.zeros(3)})
             self.fails("greater than 0", step.commit, lambda gradients: None, clip_norm=-1.0)

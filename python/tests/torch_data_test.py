@@ -39,6 +39,10 @@ class Augmented(Pairs):
         return X[index] + torch.rand(3) + random.random() + float(numpy.random.rand()), index
 
 
+def collate(samples):
+    return torch.stack([x for x, _ in samples]), torch.tensor([y for _, y in samples])
+
+
 class Many(Pairs):
     def __getitems__(self, indices):
         return [self[index] for index in indices]
@@ -101,7 +105,7 @@ class Datasets(Case):
         self.pairs(batches(torch.utils.data.TensorDataset(X, Y)))
         self.pairs(batches(torch.utils.data.Subset(Pairs(), range(SIZE))))
         self.pairs(batches(Pairs(), num_workers=2))
-        self.pairs(batches(Pairs(), collate_fn=lambda samples: tuple(map(torch.stack, zip(*[(x, torch.tensor(y)) for x, y in samples])))))
+        self.pairs(batches(Pairs(), collate_fn=collate))
         for (step, v), batch in batches(X).items():
             self.assertTrue(torch.equal(batch, X[rows(step, v)]))
         for (step, v), batch in batches(X.numpy()).items():

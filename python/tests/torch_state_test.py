@@ -19,7 +19,7 @@ from ringmaster.torch import _objects, _tensors
 
 
 def encode(name, value):
-    """Returns the state of an object as a joining worker gets it: bytes, and arrays in memory of their own."""
+    """Returns the state of an object as a joining worker gets it: bytes, and arrays in separate memory."""
     encoder = _state.Encoder(_tensors.as_array)
     meta = _state.to_bytes(_objects.describe(name, value, encoder))
     held = {key: bytearray(array.view()) for key, array in encoder.arrays.items()}
@@ -65,7 +65,9 @@ def train(steps, folder="", build=net, weights=None, **options):
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1e-2, total_steps=20)
     counter, numbers, generator = Counter(), {}, torch.Generator()
-    run.register(model=model, optimizer=optimizer, scheduler=scheduler, counter=counter, numbers=numbers, generator=generator)
+    registered = dict(model=model, optimizer=optimizer, scheduler=scheduler, counter=counter, numbers=numbers)
+    registered["generator"] = generator
+    run.register(**registered)
     first = None
     for step in run.steps(steps):
         first = step.number if first is None else first
@@ -79,9 +81,11 @@ def train(steps, folder="", build=net, weights=None, **options):
     if weights:
         run.export(weights)
     run.close()
-    bits = {name: encode(name, value) for name, value in
-            dict(model=model, optimizer=optimizer, scheduler=scheduler, counter=counter, numbers=numbers, generator=generator).items()}
-    return first, {name: (meta, {key: bytes(array.view()) for key, array in arrays.items()}) for name, (meta, arrays) in bits.items()}
+    bits = {}
+    for name, value in registered.items():
+        meta, arrays = encode(name, value)
+        bits[name] = (meta, {key: bytes(array.view()) for key, array in arrays.items()})
+    return first, bits
 
 
 class Checkpoints(Case):
@@ -238,7 +242,8 @@ class State(Case):
             "ordered": collections.OrderedDict([("z", 1), ("a", 2)]), "counter": collections.Counter("abca"),
             "deque": collections.deque([1, 2], maxlen=3), "tensor": torch.arange(6).reshape(2, 3)[:, ::2],
             "scalar": torch.tensor(2.5, dtype=torch.bfloat16), "empty": torch.empty(0, 3), "numpy": numpy.arange(3.0),
-            "number": numpy.float32(0.25), "size": torch.Size([2, 3]), "nested": {"a.b": torch.ones(1), "a": {"b": torch.zeros(1)}},
+            "number": numpy.float32(0.25), "size": torch.Size([2, 3]),
+            "nested": {"a.b": torch.ones(1), "a": {"b": torch.zeros(1)}},
         }  # fmt: skip
         copy = {}
         load("values", copy, encode("values", values))

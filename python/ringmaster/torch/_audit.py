@@ -60,7 +60,8 @@ def _trace(
         for name, parameter in parameters.items():
             parameter.grad = None
             if parameter.requires_grad:
-                handles.append(parameter.register_post_accumulate_grad_hook(watch_gradient(name)))  # type: ignore[no-untyped-call]
+                watch = parameter.register_post_accumulate_grad_hook
+                handles.append(watch(watch_gradient(name)))  # type: ignore[no-untyped-call]
         seed()
         loss = compute()
         trace.append(("the loss", _hash(loss)))

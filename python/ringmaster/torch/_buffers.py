@@ -112,8 +112,9 @@ class Buffers:
             if buffer.tensor < 0:
                 if buffer.module._buffers[buffer.key] is not buffer.live or value._version != buffer.version:
                     raise Error(
-                        f"the buffer {buffer.name} changed in a micro-batch, but has {value.numel()} elements, and buffers of more than "
-                        f'{LARGEST} are taken for constants: name it in run.register(..., running=["{buffer.name}"])'
+                        f"the buffer {buffer.name} changed in a micro-batch, but has {value.numel()} elements, and buffers of "
+                        f"more than {LARGEST} are taken for constants: name it in "
+                        f'run.register(..., running=["{buffer.name}"])'
                     )
             elif value.is_floating_point():
                 if not _same(value, buffer.start):
@@ -135,8 +136,8 @@ class Buffers:
         largest = int(change.abs().max())
         if largest >= self._limit:
             raise Error(
-                f"the integer buffer {buffer.name} changed by {largest} in a micro-batch, and the sums carry changes below {self._limit}: "
-                "make it floating-point, or count in registered state after step.commit()"
+                f"the integer buffer {buffer.name} changed by {largest} in a micro-batch, and the sums carry changes below "
+                f"{self._limit}: make it floating-point, or count in registered state after step.commit()"
             )
         return change.to(torch.float32)
 
@@ -170,6 +171,7 @@ def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 def _unequal(name: str) -> str:
     return (
-        f"the integer buffer {name} did not change equally in all micro-batches of a step, so its value would depend on their order: "
-        "make it floating-point, which becomes the mean over the micro-batches, or count in registered state after step.commit()"
+        f"the integer buffer {name} did not change equally in all micro-batches of a step, so its value would depend on their "
+        "order: make it floating-point, which becomes the mean over the micro-batches, or count in registered state after "
+        "step.commit()"
     )

@@ -43,7 +43,8 @@ def check(name: str, value: Any) -> Any:
         getattr(value, "load_state_dict", None)
     ):
         raise Error(
-            f"{where}: {type(value).__name__} has no state_dict() and load_state_dict(): give it both, or register a dict of its values"
+            f"{where}: {type(value).__name__} has no state_dict() and load_state_dict(): give it both, or register a dict of its "
+            "values"
         )
     return value
 
@@ -103,8 +104,8 @@ def trained(objects: Mapping[str, Any]) -> Tuple[Named, Named]:
                 optimized.add(id(parameter))
                 if id(parameter) not in names:
                     raise Error(
-                        f"the optimizer {name} has a parameter of shape {tuple(parameter.shape)} that no registered model has: register "
-                        "the model, and create the optimizer from the model that is registered"
+                        f"the optimizer {name} has a parameter of shape {tuple(parameter.shape)} that no registered model "
+                        "has: register the model, and create the optimizer from the model that is registered"
                     )
     chosen = [p for p in found if not optimizers or id(p) in optimized]
     first_is_last = [p for p in reversed(chosen) if p.numel() > 0]
@@ -247,7 +248,9 @@ def fingerprint(objects: Mapping[str, Any]) -> Dict[str, str]:
                 array = _tensors.as_array(tensor)
                 assert array is not None
                 seed = _native.hash_memory(array.address, array.bytes, seed)
-            values[f"names, shapes and types of {name}"] = f"{_native.hash_bytes(_state.to_bytes(shapes)):016x}"
+            values[f"names, shapes and types of {name}"] = (
+                f"{_native.hash_bytes(_state.to_bytes(shapes)):016x}"
+            )
             values[f"initial values of {name} (init seeds them: build the model after it)"] = f"{seed:016x}"
         elif isinstance(value, torch.optim.Optimizer):
             groups = [{k: v for k, v in group.items() if k != "params"} for group in value.param_groups]

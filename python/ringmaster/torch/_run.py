@@ -4,9 +4,8 @@
 from __future__ import annotations
 
 import functools
-import sys
 import warnings
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 import torch
 
@@ -184,7 +183,8 @@ class Run(_run.Run[Step]):
         text = f"torch {torch.__version__} threads {torch.get_num_threads()}"
         for device in sorted(devices, key=str):
             if device.type == "cuda":
-                text += f" {torch.cuda.get_device_name(device)} cuda {torch.version.cuda} cudnn {torch.backends.cudnn.version()}"  # type: ignore[no-untyped-call]
+                cudnn = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]
+                text += f" {torch.cuda.get_device_name(device)} cuda {torch.version.cuda} cudnn {cudnn}"
                 text += f" tf32 {torch.backends.cuda.matmul.allow_tf32} {torch.backends.cudnn.allow_tf32}"
             else:
                 text += f" {device.type}"
@@ -196,8 +196,8 @@ class Run(_run.Run[Step]):
     def _load(self, state: Any, decoder: _state.Decoder) -> None:
         if set(state) != set(self._objects):
             raise Error(
-                f"the state has {', '.join(sorted(state))}, and this program registers {', '.join(sorted(self._objects))}: register "
-                "the same names"
+                f"the state has {', '.join(sorted(state))}, and this program registers {', '.join(sorted(self._objects))}: "
+                "register the same names"
             )
         for name, value in self._objects.items():
             _objects.load(name, value, state[name], decoder)
@@ -244,8 +244,8 @@ class Run(_run.Run[Step]):
         for name, parameter in self._frozen:
             if parameter.requires_grad:
                 raise Error(
-                    f"{name} was frozen when run.steps(...) was called, so its gradient is not summed: unfreeze parameters before, or "
-                    "let it require a gradient from the start and set the learning rate of its group to 0"
+                    f"{name} was frozen when run.steps(...) was called, so its gradient is not summed: unfreeze parameters "
+                    "before, or let it require a gradient from the start and set the learning rate of its group to 0"
                 )
 
     def _begin_micro_batch(self) -> None:
@@ -298,7 +298,8 @@ class Run(_run.Run[Step]):
             return
         if self._arrivals[i] > 1:
             raise Error(
-                f"the gradient of {self._names[i]} arrived in two parts, though it did not before: checkpoint with use_reentrant=False"
+                f"the gradient of {self._names[i]} arrived in two parts, though it did not before: checkpoint with "
+                "use_reentrant=False"
             )
         self._add_gradient(i)
         if step._interrupted:
@@ -311,7 +312,8 @@ class Run(_run.Run[Step]):
             return
         if gradient.layout != torch.strided:
             raise Error(
-                f"the gradient of {self._names[i]} is sparse ({gradient.layout}), and the sums are dense: create the layer with sparse=False"
+                f"the gradient of {self._names[i]} is sparse ({gradient.layout}), and the sums are dense: create the layer with "
+                "sparse=False"
             )
         values = gradient.detach().to("cpu", torch.float32)
         if self._inverse_scale != 1.0:
