@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a training program says to Ringmaster. It needs nothing but Python, and does nothing elsewhere."""
+"""Ringmaster in Python. This module needs nothing but Python.
 
+A training loop that loses nothing when workers die is in ringmaster.torch, ringmaster.jax and ringmaster.numpy. A program
+with another loop reports its progress by `report`, which does nothing outside of Ringmaster.
+"""
+
+from ._errors import Error, Failed, Stopped
 from .report import report
 
-__all__ = ["report"]
+__all__ = ["Error", "Failed", "Stopped", "report"]

@@ -1,0 +1,533 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The loop over steps that all frameworks share. An adapter (ringmaster.torch, .jax, .numpy) says what tensors and state are.
+
+The library decides what happens next (rm_next). `Run.steps` answers its questions about the state, and yields a Step whenever
+this worker is to compute its share of one. A step that is interrupted is yielded again, so user code has no special case.
+"""
+
+from __future__ import annotations
+
+import abc
+import ctypes
+import dataclasses
+import errno
+import math
+import os
+import random
+import sys
+import traceback
+import types
+import weakref
+from typing import Any, Callable, Generic, Iterator, List, Mapping, Optional, Tuple, Type, TypeVar
+
+from . import _data, _native, _state
+from ._errors import Error, Stopped
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+@dataclasses.dataclass(frozen=True)
+class Tensor:
+    """A tensor whose values are averaged over the micro-batches of a step."""
+
+    name: str
+    elements: int
+    in_norm: bool = True  # whether it is a gradient, which counts in the gradient norm
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How to train, equal on all workers. `init` of the adapters documents the fields."""
+
+    micro_batches: int
+    samples_per_step: Optional[int] = None
+    seed: int = 0
+    numerics: str = "exact"
+    checkpoint_folder: Optional[str] = None
+    checkpoint_every: Optional[int] = None
+    checkpoint_keep: Optional[int] = None
+    data_fingerprint: str = ""
+    transport: Optional[str] = None
+
+    def check(self) -> None:
+        """Errors: a value out of range, by its name."""
+        if not 1 <= self.micro_batches <= 65536:
+            raise Error(f"micro_batches is {self.micro_batches}: it is 1 to 65536")
+        if self.samples_per_step is not None:
+            if self.samples_per_step < 1:
+                raise Error(f"samples_per_step is {self.samples_per_step}: it is at least 1")
+            if self.samples_per_step % self.micro_batches != 0:
+                raise Error(
+                    f"samples_per_step is {self.samples_per_step}, which is not a multiple of micro_batches, "
+                    f"{self.micro_batches}: use {-(-self.samples_per_step // self.micro_batches) * self.micro_batches}"
+                )
+        if not 0 <= self.seed < 2**64:
+            raise Error(f"seed is {self.seed}: it is 0 to 2**64 - 1")
+        if self.numerics not in _native.NUMERICS:
+            raise Error(f"numerics is {self.numerics!r}: it is one of {', '.join(_native.NUMERICS)}")
+
+
+class Step:
+    """One attempt at a step: this worker's share of its micro-batches, then the commit."""
+
+    def __init__(self, run: "Run[Any]", event: _native.Event) -> None:
+        self.number: int = event.step  # 0 for the first
+        self.attempt: int = event.attempt  # 0 the first time that this worker attempts the step
+        self.micro_batch: Optional[int] = None  # the current one, inside of the loop over them
+        self.samples: List[int] = []  # indices of its samples in the dataset
+        self.loss: Optional[float] = (
+            None  # after the commit: mean over the samples of the step, equal on all workers
+        )
+        self.gradient_norm: Optional[float] = None  # after the commit: Euclidean, before clipping
+        self._run = run
+        self._share = range(event.first, event.end)
+        self._iterated = False  # micro_batches was called
+        self._complete = False  # the whole share is in the sums
+        self._interrupted = False  # the step must be attempted again
+        self._committed = False
+        self._weight = 1.0  # of the current micro-batch in the mean over the samples of the step
+        self._micro_batch_loss: Optional[float] = None
+
+    def micro_batches(
+        self, data: Any, *, collate_fn: Optional[Callable[[List[Any]], Any]] = None, num_workers: int = 0
+    ) -> Iterator[Any]:
+        """Yields the batches of this worker's share of the step. It ends early when the step is interrupted.
+
+        data: one of
+          arrays             a tuple or dict of them, or one, whose first dimension is the samples: yields their rows
+          map-style dataset  len(data) and data[index]: yields collate_fn([data[i], ...])
+          function           fn(step, micro_batch): yields what it returns, which must depend on its arguments only
+        num_workers: processes that read ahead; map-style datasets of PyTorch only.
+        """
+        source = self._run._cached_source(data, collate_fn, num_workers)
+        for v in self._next_micro_batch(source.size):
+            self._run._seed_micro_batch(self.number, v)
+            batch = source.get(self.number, v, self.samples)
+            self._run._seed_micro_batch(
+                self.number, v
+            )  # whether another process read the samples makes no difference
+            yield batch
+
+    def indices(self, size: int) -> Iterator[List[int]]:
+        """Yields, for each micro-batch of this worker's share, the indices of its samples in a dataset of `size`."""
+        for v in self._next_micro_batch(size):
+            self._run._seed_micro_batch(self.number, v)
+            yield self.samples
+
+    @property
+    def random_seed(self) -> int:
+        """The seed of the random numbers of the current micro-batch, 64 bits: a hash of (seed, step, micro-batch)."""
+        return _native.random_seed(self._run.settings.seed, self.number, self._current())
+
+    def _current(self) -> int:
+        if self.micro_batch is None:
+            raise Error(
+                "no micro-batch is being computed: call this inside of the loop over step.micro_batches(...)"
+            )
+        return self.micro_batch
+
+    def _next_micro_batch(self, size: Optional[int]) -> Iterator[int]:
+        """Yields the micro-batches that must be computed, and adds each to the sums when its code is done."""
+        if self._iterated:
+            raise Error(
+                f"the micro-batches of step {self.number} are iterated twice: one loop computes all of the share"
+            )
+        self._iterated = True
+        run = self._run
+        run._check_size(self.number, size)
+        for v in self._share:
+            status = run._native.begin_micro_batch(v)
+            if status == _native.SKIP:
+                continue
+            if status == _native.REPEAT:
+                self._interrupted = True
+                return
+            self.samples, self._weight = run._samples(self.number, v, size)
+            self._micro_batch_loss = None
+            if size is None or self.samples:
+                self.micro_batch = v
+                run._begin_micro_batch()
+                yield v
+                if not self._interrupted:
+                    if self._micro_batch_loss is None:
+                        raise Error(f"the code of micro-batch {v} did not call step.{run._add_call}")
+                    run._end_micro_batch(self)
+                run._restore()
+                self.micro_batch = None
+            if (
+                not self._interrupted
+                and run._native.end_micro_batch(self._micro_batch_loss or 0.0) == _native.REPEAT
+            ):
+                self._interrupted = True
+            if self._interrupted:
+                return
+        self._complete = True
+
+    def _add(self, tensor: int, address: int) -> bool:
+        """Adds values to the sums, (elements) float32 at `address`. Returns False if the step was interrupted."""
+        if not self._interrupted and self._run._native.add(tensor, address) == _native.REPEAT:
+            self._interrupted = True
+        return not self._interrupted
+
+    def _check_first_loss(self) -> None:
+        self._current()
+        if self._micro_batch_loss is not None:
+            raise Error(
+                f"step.{self._run._add_call} was called twice in micro-batch {self.micro_batch}: call it once, with the sum of "
+                "the losses"
+            )
+
+    def _set_loss(self, loss: float) -> None:
+        self._check_first_loss()
+        self._micro_batch_loss = loss * self._weight
+
+    def _reduce(self) -> bool:
+        """Reduces the sums over all workers. Returns False if the step must be attempted again."""
+        if self._committed:
+            raise Error(f"step {self.number} is committed already")
+        if self._interrupted:
+            return False
+        if self.loss is not None:
+            return True
+        if self.micro_batch is not None:
+            raise Error(
+                f"step {self.number} cannot be committed in micro-batch {self.micro_batch}: commit after the loop over the "
+                "micro-batches, and let the loop run to its end (no break)"
+            )
+        if not self._complete:
+            raise Error(
+                f"step {self.number} cannot be committed: its micro-batches were not computed (step.micro_batches)"
+            )
+        result = self._run._native.reduce()
+        if result is None:
+            self._interrupted = True
+            return False
+        self.loss, self.gradient_norm = result
+        self._run._seed_micro_batch(self.number, self._run.settings.micro_batches)
+        return True
+
+    def _commit(self, learning_rate: float) -> None:
+        assert self.gradient_norm is not None
+        self._run._committed_size = self._run._dataset_size
+        self._run._native.committed(learning_rate, self.gradient_norm)
+        self._committed = True
+
+
+StepT = TypeVar("StepT", bound=Step)
+
+
+class Run(abc.ABC, Generic[StepT]):
+    """A training job, as this worker sees it. One thread at a time."""
+
+    _add_call = "add(loss, gradients)"  # what the code of a micro-batch must call, for messages
+
+    def __init__(self, settings: Settings) -> None:
+        settings.check()
+        self.settings = settings
+        self.rank = 0  # of this worker; may change with each step
+        self.world = 1  # workers
+        self._native = _native.Handle(settings.transport)
+        self._finalizer = weakref.finalize(self, self._native.close)
+        self._joined = False
+        self._kept: List[Any] = []  # memory that the library reads
+        self._sources: List[Tuple[Tuple[Any, ...], _data.Source]] = []
+        self._dataset_size: Optional[int] = None
+        self._committed_size: Optional[int] = None  # of the dataset with which the state was trained
+        _watch_exceptions(self)
+        self._seed(settings.seed)
+
+    # ---- for user code ----
+
+    def steps(self, total: int) -> Iterator[StepT]:
+        """Yields steps until `total` are committed, of this run and of the one that its checkpoint continues.
+
+        A step that is interrupted is yielded again; the first step always is, because its gradients set the range of the
+        exact sums. When the job stops early, such as on Ctrl-C, the program ends here with the exit code that continues it.
+        """
+        if self._joined:
+            raise Error("run.steps was called before: a run has one loop over its steps")
+        if total < 1:
+            raise Error(f"run.steps({total}): a run has at least one step")
+        self._joined = True
+        self._join(total)
+        while True:
+            event = self._native.next()
+            self.rank, self.world = event.rank, event.world
+            if event.kind == _native.EVENT_DESCRIBE:
+                self._answer_describe()
+            elif event.kind == _native.EVENT_LOAD:
+                self._answer_load(event)
+            elif event.kind == _native.EVENT_STEP:
+                self._kept = []
+                step = self._make_step(event)
+                self._begin_step(step)
+                yield step
+                if not step._committed and not step._interrupted:
+                    raise Error(
+                        f"step {step.number} was computed, but not committed: end the loop with step.commit()"
+                    )
+                self._restore()
+            else:
+                self._kept = []
+                self._close_sources()
+                if not event.finished:
+                    raise Stopped(self._native.exit_code())
+                return
+
+    def validated(self, loss: float, accuracy: float = math.nan) -> None:
+        """Reports what validation samples say about the current weights. The call of rank 0 counts."""
+        self._native.validated(float(loss), float(accuracy))
+
+    def heartbeat(self) -> None:
+        """Shows that the program makes progress, within a micro-batch or an evaluation that takes minutes. Thread-safe."""
+        self._native.heartbeat()
+
+    def close(self) -> None:
+        """Leaves the job. The end of the process does so as well."""
+        self._close_sources()
+        self._finalizer()
+
+    def __enter__(self: "RunT") -> "RunT":
+        return self
+
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], value: Optional[BaseException], trace: object
+    ) -> None:
+        if value is not None:
+            _report_exception(self, value)
+        self.close()
+
+    # ---- what an adapter defines ----
+
+    @abc.abstractmethod
+    def _make_step(self, event: _native.Event) -> StepT: ...
+
+    @abc.abstractmethod
+    def _tensors(self) -> List[Tensor]:
+        """Returns the tensors that are reduced, in the order in which backward finishes them."""
+
+    @abc.abstractmethod
+    def _fingerprint(self) -> Mapping[str, str]:
+        """Returns what all workers must have in common, by name."""
+
+    @abc.abstractmethod
+    def _device(self) -> str:
+        """Returns what computes, such as "torch 2.15.0 cpu": other devices may give other bits."""
+
+    @abc.abstractmethod
+    def _describe(self, encoder: _state.Encoder) -> Any:
+        """Returns the state as JSON of the encoder, and adds its arrays to it."""
+
+    @abc.abstractmethod
+    def _load(self, state: Any, decoder: _state.Decoder) -> None:
+        """Adopts a state that _describe returned, possibly of another worker."""
+
+    @abc.abstractmethod
+    def _as_array(self, value: Any) -> Optional[_state.Array]:
+        """Returns the array that a value of the state is, None if it is something else."""
+
+    @abc.abstractmethod
+    def _from_array(self, array: _state.Array) -> Any:
+        """Returns a copy of an array of the state as a value."""
+
+    @abc.abstractmethod
+    def _source(
+        self, data: Any, collate: Optional[Callable[[List[Any]], Any]], num_workers: int
+    ) -> _data.Source:
+        """Returns the source of samples that `data` is."""
+
+    def _begin_step(self, step: StepT) -> None:
+        """Prepares an attempt at a step."""
+
+    def _begin_micro_batch(self) -> None:
+        """Prepares a micro-batch."""
+
+    def _end_micro_batch(self, step: StepT) -> None:
+        """Adds what the micro-batch changed to the sums."""
+
+    def _restore(self) -> None:
+        """Undoes what micro-batches changed in the state, apart from a commit. May be called at any time between them."""
+
+    def _seed(self, seed: int) -> None:
+        """Seeds the global generators of random numbers."""
+        random.seed(seed)
+        numpy = sys.modules.get("numpy")
+        if numpy is not None:
+            numpy.random.seed([seed & 0xFFFFFFFF, seed >> 32])
+
+    def _exit_code(self, error: BaseException) -> Optional[int]:
+        """Returns the exit code for an exception that a restart may resolve, None for a mistake in the program."""
+        if isinstance(error, MemoryError):
+            return 71
+        if isinstance(error, OSError) and error.errno in (
+            errno.EIO,
+            errno.ESTALE,
+            errno.ETIMEDOUT,
+            errno.ENOTCONN,
+        ):
+            return 74
+        return None
+
+    # ---- the loop ----
+
+    def _seed_micro_batch(self, step: int, v: int) -> None:
+        self._seed(_native.random_seed(self.settings.seed, step, v))
+
+    def _join(self, total: int) -> None:
+        tensors = self._tensors()
+        if not tensors:
+            raise Error("there is nothing to train: call run.register(...) before run.steps(...)")
+        settings = self.settings
+        folder = settings.checkpoint_folder
+        fingerprint = "".join(f"{name}: {value}\n" for name, value in self._fingerprint().items())
+        config = _native.Config(
+            steps=total,
+            micro_batches=settings.micro_batches,
+            numerics=_native.NUMERICS[settings.numerics],
+            samples_per_step=settings.samples_per_step or 0,
+            seed=settings.seed,
+            fingerprint=fingerprint.encode(),
+            data_fingerprint=settings.data_fingerprint.encode() or None,
+            device_fingerprint=self._device().encode(),
+            checkpoint_folder=None if folder is None else os.fsencode(folder),
+            checkpoint_every_steps=-1 if settings.checkpoint_every is None else settings.checkpoint_every,
+            checkpoint_keep=settings.checkpoint_keep or 0,
+        )
+        self._native.join(
+            config, [(t.name, t.elements, 0 if t.in_norm else _native.NOT_IN_NORM) for t in tensors]
+        )
+
+    def _answer_describe(self) -> None:
+        encoder = _state.Encoder(self._as_array)
+        state = {"format": 1, "dataset size": self._committed_size, "state": self._describe(encoder)}
+        arrays = encoder.arrays
+        self._native.describe(
+            [(name, array.type, array.address, array.bytes, _native.PARAMETER if array.parameter else 0)
+             for name, array in arrays.items()],
+            _state.to_bytes(state),
+        )  # fmt: skip
+        self._kept = list(arrays.values())
+
+    def _answer_load(self, event: _native.Event) -> None:
+        arrays = {}
+        for i in range(event.array_count):
+            array = event.arrays[i]
+            arrays[array.name.decode()] = _state.Array(
+                type=array.type.decode(), shape=(), address=array.data or 0, bytes=array.bytes
+            )
+        state = _state.from_bytes(ctypes.string_at(event.meta, event.meta_bytes))
+        if not isinstance(state, dict) or state.get("format") != 1:
+            raise Error("the state is of a newer version of the package: install that version")
+        decoder = _state.Decoder(arrays, self._from_array)
+        self._kept = []
+        self._load(state["state"], decoder)
+        self._committed_size = state["dataset size"]
+
+    def _check_size(self, step: int, size: Optional[int]) -> None:
+        """Checks the number of samples of the dataset; None: unknown."""
+        self._dataset_size = size
+        if size is None:
+            return
+        if self.settings.samples_per_step is None:
+            raise Error(
+                "the dataset has samples, but init(samples_per_step=...) does not say how many a step takes"
+            )
+        if self._committed_size is not None and size != self._committed_size:
+            raise Error(
+                f"the dataset has {size} samples, but step {step} was reached with {self._committed_size}, and their order "
+                "depends on it: continue with the same dataset, or start a new job from exported weights"
+            )
+
+    def _samples(self, step: int, v: int, size: Optional[int]) -> Tuple[List[int], float]:
+        """Returns the samples of a micro-batch, and its weight, so that the mean over micro-batches is that over samples."""
+        per_step = self.settings.samples_per_step
+        if size is None or per_step is None:
+            return [], 1.0
+        indices = _native.samples(self.settings.seed, size, per_step, self.settings.micro_batches, step, v)
+        steps_per_epoch = -(-size // per_step)
+        of_step = min(per_step, size - step % steps_per_epoch * per_step)
+        return indices, len(indices) * self.settings.micro_batches / of_step
+
+    def _cached_source(
+        self, data: Any, collate: Optional[Callable[[List[Any]], Any]], num_workers: int
+    ) -> _data.Source:
+        """Returns the source that `data` is. The arguments of the last call have theirs already."""
+        # A tuple of arrays is a new object in each call.
+        parts = tuple(data) if isinstance(data, tuple) else (data,)
+        key = (parts, type(data), collate, num_workers)
+        for cached, source in self._sources:
+            if (
+                len(cached[0]) == len(parts)
+                and all(a is b for a, b in zip(cached[0], parts))
+                and cached[1:] == key[1:]
+            ):
+                return source
+        source = self._source(data, collate, num_workers)
+        if len(self._sources) >= 8:  # a new object in each step, such as a lambda
+            self._sources.pop(0)[1].close()
+        self._sources.append((key, source))
+        return source
+
+    def _close_sources(self) -> None:
+        for _, source in self._sources:
+            source.close()
+        self._sources.clear()
+
+
+RunT = TypeVar("RunT", bound=Run[Any])
+
+
+# ---- exceptions of user code ----
+
+_watched: Optional["weakref.ReferenceType[Run[Any]]"] = None  # the run whose program this process is
+_previous_hook = sys.excepthook
+
+
+def _watch_exceptions(run: Run[Any]) -> None:
+    global _watched, _previous_hook
+    _watched = weakref.ref(run)
+    if sys.excepthook is not _on_exception:
+        _previous_hook = sys.excepthook
+        sys.excepthook = _on_exception
+
+
+def _on_exception(
+    kind: Type[BaseException], value: BaseException, trace: Optional[types.TracebackType]
+) -> None:  # pragma: no cover - runs at the end of a process
+    """Prints the traceback as usual, then ends the job with it, or this process with the code of a fault."""
+    _previous_hook(kind, value, trace)
+    run = _watched() if _watched is not None else None
+    if run is None or not run._native.open:
+        return
+    code = _report_exception(run, value)
+    if code is not None:
+        sys.stdout.flush()
+        sys.exit(code)
+
+
+def _report_exception(run: Run[Any], error: BaseException) -> Optional[int]:
+    """Ends the job because of a mistake in its program. Returns the exit code of the process; None: Python's own."""
+    if (
+        not isinstance(error, Exception) or not run._native.open
+    ):  # SystemExit and KeyboardInterrupt are no mistakes
+        return None
+    code = run._exit_code(error)
+    if code is not None:
+        return code
+    run._native.fail(describe_exception(error))
+    return run._native.exit_code()
+
+
+def describe_exception(error: BaseException) -> str:
+    """Returns the exception and its place in the first line, then the traceback without the frames of this package."""
+    report = traceback.TracebackException.from_exception(error)
+    seen = set()
+    current: Optional[traceback.TracebackException] = report
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        outside = [frame for frame in current.stack if not frame.filename.startswith(_PACKAGE)]
+        current.stack = traceback.StackSummary.from_list(outside)
+        current = current.__cause__ or current.__context__
+    what = "".join(report.format_exception_only()).strip()
+    place = f"{report.stack[-1].filename}:{report.stack[-1].lineno}: " if report.stack else ""
+    return f"{place}{what}\n\n" + "".join(report.format())

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training whose gradients are arrays of NumPy, from whatever computes them.
+
+import numpy as np, ringmaster.numpy as rm
+
+run = rm.init(micro_batches=8, samples_per_step=64, seed=1)
+parameters = {"w": np.zeros((10, 1), np.float32)}
+run.register(parameters=parameters)
+
+def update(gradients):
+    parameters["w"] -= 0.1 * gradients["w"]
+
+for step in run.steps(100):
+    for x, y in step.micro_batches((X, Y)):
+        step.add(*loss_and_gradients(parameters, x, y))
+    step.commit(update, clip_norm=1.0)
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import numpy
+
+from . import _native, _run, _state, _trees
+from ._errors import Error, Failed, Stopped
+from ._trees import Step
+
+__all__ = ["Error", "Failed", "Run", "Step", "Stopped", "init"]
+
+
+class Run(_trees.Run[Step]):
+    """A training job, as this worker sees it. One thread at a time."""
+
+    def __init__(self, settings: _run.Settings) -> None:
+        super().__init__(settings)
+        self._objects: Dict[str, Any] = {}
+
+    def register(self, *, parameters: Optional[Mapping[str, Any]] = None, **objects: Any) -> None:
+        """Names what is state: it is in checkpoints, and a joining worker gets it.
+
+        parameters: arrays by name, in nested dicts; float32, float16 or bfloat16. They are trained: `update` of step.commit
+                    changes them in place, or replaces them in their dict, from the gradients that it is called with.
+        objects: by a name that stays the same, each a dict, a list or an object with state_dict() and load_state_dict(), of
+                 arrays, numbers, strings and containers of them.
+        """
+        if self._joined:
+            raise Error(
+                "run.register was called in the loop over the steps: register everything before run.steps(...)"
+            )
+        if parameters is not None:
+            objects = {"parameters": parameters, **objects}
+        for name, value in objects.items():
+            if name in self._objects:
+                raise Error(f"run.register: {name} is registered already: use another name")
+            if not isinstance(value, (dict, list)) and not hasattr(value, "load_state_dict"):
+                raise Error(
+                    f"run.register({name}=...): {type(value).__name__} cannot change in place: register a dict, a list, or an "
+                    "object with state_dict() and load_state_dict()"
+                )
+            self._objects[name] = value
+
+    def _make_step(self, event: _native.Event) -> Step:
+        return Step(self, event)
+
+    def _parameters(self) -> Any:
+        return self._objects.get("parameters")
+
+    def _leaves(self, tree: Any) -> List[Tuple[str, Any]]:
+        return list(_walk(tree, ""))
+
+    def _like_parameters(self, leaves: Sequence[Any]) -> Any:
+        return _rebuild(self._parameters(), iter(leaves))
+
+    def _apply(self, update: Callable[[Any], Any], gradients: Any) -> None:
+        update(gradients)
+
+    def _fingerprint(self) -> Mapping[str, str]:
+        return _trees.mapping_fingerprint(self, f"numpy {numpy.__version__}", self._objects)
+
+    def _device(self) -> str:
+        return f"numpy {numpy.__version__} cpu"
+
+    def _describe(self, encoder: _state.Encoder) -> Any:
+        state = {}
+        for name, value in self._objects.items():
+            content = value if isinstance(value, (dict, list)) else value.state_dict()
+            state[name] = encoder.encode(content, name)
+        for name, array in encoder.arrays.items():
+            array.parameter = name.startswith("parameters.")
+        return state
+
+    def _load(self, state: Any, decoder: _state.Decoder) -> None:
+        if set(state) != set(self._objects):
+            raise Error(
+                f"the state has {', '.join(sorted(state))}, and this program registers {', '.join(sorted(self._objects))}: "
+                "register the same names"
+            )
+        for name, value in self._objects.items():
+            content = decoder.decode(state[name])
+            if isinstance(value, (dict, list)):
+                _replace(value, content, name)
+            else:
+                value.load_state_dict(content)
+
+
+def _walk(tree: Any, path: str) -> Any:
+    """Yields (path, array) in the order of sorted keys."""
+    if not isinstance(tree, Mapping):
+        yield path, numpy.asarray(tree)
+        return
+    for key in sorted(tree):
+        yield from _walk(tree[key], f"{path}.{key}" if path else str(key))
+
+
+def _rebuild(tree: Any, leaves: Any) -> Any:
+    if not isinstance(tree, Mapping):
+        return next(leaves)
+    built = {key: _rebuild(tree[key], leaves) for key in sorted(tree)}
+    return {key: built[key] for key in tree}
+
+
+def _replace(old: Any, new: Any, name: str) -> None:
+    """Gives a dict or list, which user code holds, new contents. Arrays keep their memory where their shape allows it."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        if name == "parameters" and set(old) != set(new):
+            raise Error(f"the state has the parameters {sorted(new)}, and this program has {sorted(old)}")
+        for key in [key for key in old if key not in new]:
+            del old[key]
+        for key, value in new.items():
+            here = old.get(key)
+            if isinstance(here, dict) and isinstance(value, dict):
+                _replace(here, value, f"{name}.{key}")
+            elif isinstance(here, numpy.ndarray) and isinstance(value, numpy.ndarray):
+                if name.split(".")[0] == "parameters" and (here.shape, here.dtype) != (
+                    value.shape,
+                    value.dtype,
+                ):
+                    raise Error(
+                        f"the state has {name}.{key} as {value.dtype} {value.shape}, and this program as {here.dtype} "
+                        f"{here.shape}"
+                    )
+                if (here.shape, here.dtype) == (value.shape, value.dtype):
+                    here[...] = value
+                else:
+                    old[key] = value
+            else:
+                old[key] = value
+    elif isinstance(old, list) and isinstance(new, list):
+        old[:] = new
+    else:
+        raise Error(
+            f"the state {name} is a {type(new).__name__}, and this program's is a {type(old).__name__}"
+        )
+
+
+def init(
+    *,
+    micro_batches: int,
+    samples_per_step: Optional[int] = None,
+    seed: int = 0,
+    numerics: str = "exact",
+    checkpoint_folder: Optional[str] = None,
+    checkpoint_every: Optional[int] = None,
+    checkpoint_keep: Optional[int] = None,
+    data_fingerprint: str = "",
+    transport: Optional[str] = None,
+) -> Run:
+    """Connects with the job, and seeds the random numbers of Python and NumPy. Call it first.
+
+    The arguments are those of ringmaster.torch.init. The function that step.commit gets changes the parameters in place, and
+    returns nothing.
+    """
+    return Run(
+        _run.Settings(
+            micro_batches=micro_batches,
+            samples_per_step=samples_per_step,
+            seed=seed,
+            numerics=numerics,
+            checkpoint_folder=checkpoint_folder,
+            checkpoint_every=checkpoint_every,
+            checkpoint_keep=checkpoint_keep,
+            data_fingerprint=data_fingerprint,
+            transport=transport,
+        )
+    )

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Datasets of PyTorch: tensors, map-style datasets, and processes that read ahead."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import signal
+import sys
+from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple
+
+import torch
+import torch.utils.data
+
+from .. import _data, _native
+from .._errors import Error
+
+_PR_SET_PDEATHSIG = 1
+_Key = Tuple[int, int, List[int]]  # step, micro-batch, samples
+
+
+def take(array: Any, indices: Sequence[int]) -> Any:
+    """Returns the rows `indices` of a tensor or of an array of NumPy."""
+    if isinstance(array, torch.Tensor):
+        return array[torch.as_tensor(indices, dtype=torch.int64, device=array.device)]
+    return array[list(indices)]
+
+
+def is_array(value: Any) -> bool:
+    numpy = sys.modules.get("numpy")
+    return isinstance(value, torch.Tensor) or (numpy is not None and isinstance(value, numpy.ndarray))
+
+
+def source(
+    data: Any,
+    collate: Optional[Callable[[List[Any]], Any]],
+    num_workers: int,
+    keys_from: Callable[[int, int, int], Iterator[_Key]],
+    seed: Callable[[int, int], None],
+) -> _data.Source:
+    """Returns the source that `data` is.
+
+    keys_from(size, step, v): this worker's micro-batches from (step, v) on, of a dataset of `size`, if its share stays as it is.
+    seed(step, v): seeds the random numbers of a micro-batch.
+    """
+    if isinstance(data, torch.utils.data.DataLoader):
+        raise Error(
+            "step.micro_batches() takes the dataset, not a DataLoader: Ringmaster chooses the samples of each micro-batch. Write "
+            "step.micro_batches(loader.dataset, collate_fn=loader.collate_fn, num_workers=loader.num_workers)"
+        )
+    if isinstance(data, torch.utils.data.IterableDataset):
+        raise Error(
+            f"{type(data).__name__} is a stream, in which the samples of a step are not defined: pass a map-style dataset, or a "
+            "function, step.micro_batches(fn), where fn(step, micro_batch) returns the batch"
+        )
+    if isinstance(data, torch.utils.data.TensorDataset) and collate is None and num_workers == 0:
+        data = data.tensors
+    if collate is None and num_workers == 0 and _data.is_arrays(data, is_array):
+        return _data.Arrays(data, take)
+    if callable(data) and not hasattr(data, "__getitem__"):
+        if collate is not None or num_workers != 0:
+            raise Error(
+                "step.micro_batches(fn) takes neither collate_fn nor num_workers: fn returns the batch itself"
+            )
+        return _data.Function(data)
+    collate = collate or torch.utils.data.default_collate
+    if num_workers == 0:
+        return _data.Samples(data, collate)
+    return _ReadAhead(data, collate, num_workers, keys_from, seed)
+
+
+class _Fetcher(torch.utils.data.Dataset[Any]):
+    """Maps the key of a micro-batch to its batch; runs in the processes that read ahead."""
+
+    def __init__(
+        self, dataset: Any, collate: Callable[[List[Any]], Any], seed: Callable[[int, int], None]
+    ) -> None:
+        self._dataset = dataset
+        self._collate = collate
+        self._seed = seed
+
+    def __getitem__(self, key: _Key) -> Any:
+        step, v, indices = key
+        self._seed(step, v)
+        return _data.fetch(self._dataset, self._collate, indices)
+
+
+class _Keys(torch.utils.data.Sampler[_Key]):
+    def __init__(self, keys_from: Callable[[int, int, int], Iterator[_Key]], size: int) -> None:
+        self._keys_from = keys_from
+        self._size = size
+        self.start = (0, 0)
+
+    def __iter__(self) -> Iterator[_Key]:
+        return self._keys_from(self._size, *self.start)
+
+
+class _ReadAhead(_data.Source):
+    """Reads the micro-batches that come next if this worker's share stays as it is; starts again when it changes."""
+
+    def __init__(
+        self,
+        dataset: Any,
+        collate: Callable[[List[Any]], Any],
+        num_workers: int,
+        keys_from: Callable[[int, int, int], Iterator[_Key]],
+        seed: Callable[[int, int], None],
+    ) -> None:
+        self.size = _data.length(dataset)
+        self._keys = _Keys(keys_from, self.size)
+        self._loader: torch.utils.data.DataLoader[Any] = torch.utils.data.DataLoader(
+            _Fetcher(dataset, collate, seed),
+            sampler=self._keys,
+            batch_size=None,
+            collate_fn=_as_is,
+            num_workers=num_workers,
+            persistent_workers=True,
+            worker_init_fn=_die_with_parent,
+        )
+        self._expected: Iterator[_Key] = iter(())  # the keys of what _batches yields
+        self._batches: Iterator[Any] = iter(())
+
+    def get(self, step: int, v: int, indices: Sequence[int]) -> Any:
+        expected = next(self._expected, None)
+        if expected is None or expected[:2] != (step, v):
+            self._keys.start = (step, v)
+            self._expected = iter(self._keys)
+            next(self._expected)
+            self._batches = iter(self._loader)
+        return next(self._batches)
+
+    def close(self) -> None:
+        self._batches = iter(())
+        iterator, self._loader._iterator = self._loader._iterator, None
+        if iterator is not None:
+            iterator._shutdown_workers()  # type: ignore[attr-defined]
+
+
+def _as_is(batch: Any) -> Any:
+    return batch
+
+
+def _die_with_parent(worker: int) -> None:
+    """Without this, the process of a trainer that is killed would live on, and hold its memory and its sockets."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+class Seeder:
+    """Seeds the random numbers of a micro-batch, in the trainer and in the processes that read ahead for it."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def __call__(self, step: int, v: int) -> None:
+        seed_all(_native.random_seed(self._seed, step, v))
+
+
+def seed_all(seed: int) -> None:
+    random.seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed([seed & 0xFFFFFFFF, seed >> 32])
+    torch.manual_seed(seed)

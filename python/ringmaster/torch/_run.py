@@ -1,0 +1,407 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run and Step of PyTorch."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
+
+import torch
+
+from .. import _data, _native, _run, _safetensors, _state
+from .._errors import Error
+from . import _data as _datasets
+from . import _objects, _tensors, _weights
+from ._buffers import Buffers
+
+_USED = "used parameters"  # the tensor that counts in how many micro-batches each parameter got a gradient
+
+
+class _Interrupted(Exception):
+    """Ends a backward pass whose gradients are not needed, because the step was interrupted."""
+
+
+class Step(_run.Step):
+    """One attempt at a step: this worker's share of its micro-batches, then the commit."""
+
+    _run: "Run"
+
+    def backward(self, loss: torch.Tensor, *, scale: float = 1.0) -> None:
+        """Computes the gradient of the current micro-batch, and adds it to the sums. Once per micro-batch.
+
+        loss: shape (), the mean over the samples of the micro-batch.
+        scale: factor for the backward pass, by which the gradients are divided afterwards; a power of two, such as 1024, keeps
+               small gradients of float16 from becoming zero. bfloat16 needs none.
+        """
+        self._run._backward(self, loss, scale)
+
+    def reduce(self) -> bool:
+        """Sets the `grad` of each parameter to its mean over the samples of the step, equal on all workers.
+
+        `commit` does this itself: call it before, in order to change gradients in between. Returns False if the step must be
+        attempted again: then skip the rest of the loop's body.
+        """
+        return self._run._reduce(self)
+
+    def commit(self, clip_norm: Optional[float] = None, *, schedule: bool = True) -> bool:
+        """Reduces the gradients over all workers, and updates the parameters and the rest of the state.
+
+        clip_norm: scales the gradient to this Euclidean norm if it is larger, as torch.nn.utils.clip_grad_norm_.
+        schedule: calls step() of each registered scheduler, except of a ReduceLROnPlateau.
+        Returns False if the step was interrupted and nothing has changed: run.steps then yields it again.
+        """
+        return self._run._commit(self, clip_norm, schedule)
+
+
+class Run(_run.Run[Step]):
+    """A training job, as this worker sees it. One thread at a time."""
+
+    _add_call = "backward(loss)"
+
+    def __init__(self, settings: _run.Settings) -> None:
+        super().__init__(settings)
+        self._objects: Dict[str, Any] = {}
+        self._running: Set[str] = set()
+        self._seeder = _datasets.Seeder(settings.seed)
+        # Shapes below: one element per trained parameter, in the order in which backward finishes them.
+        self._parameters: List[torch.nn.Parameter] = []
+        self._names: List[str] = []
+        self._gradients: List[Optional[torch.Tensor]] = []  # float32 on the CPU, (elements)
+        self._direct: List[
+            Optional[bool]
+        ] = []  # whether its gradient arrives once per backward; None: unknown so far
+        self._arrivals: List[int] = []  # gradients that arrived in the current micro-batch
+        self._used: List[bool] = []  # by the last reduction
+        self._frozen: List[Tuple[str, torch.nn.Parameter]] = []  # of optimizers, but without a gradient
+        self._fixed: List[Tuple[str, torch.Tensor]] = []  # what no micro-batch may change
+        self._versions: List[int] = []
+        self._buffers = Buffers(settings.micro_batches)
+        self._used_tensor = -1
+        self._elements: List[int] = []  # by index of the tensor in the sums
+        self._hooks: List[torch.utils.hooks.RemovableHandle] = []
+        self._step: Optional[Step] = None
+        self._inverse_scale = 1.0  # while a backward pass runs
+        self._in_backward = False
+        self._warn_of_unused = True
+
+    # ---- for user code ----
+
+    def register(self, *, running: Sequence[str] = (), **objects: Any) -> None:
+        """Names what is state: it is in checkpoints, and a joining worker gets it.
+
+        objects: by a name that stays the same, each one of: a torch.nn.Module, an optimizer, a scheduler, a torch.Generator, a
+                 dict, or any object with state_dict() and load_state_dict(). `commit` steps the optimizers and schedulers.
+                 Their state is arrays, numbers, strings and containers of them. Parameters that a registered optimizer has
+                 are trained; without an optimizer, all that require a gradient.
+        running: names of buffers of more than 65,536 elements that micro-batches change, such as "model.codebook.mean".
+        """
+        if self._joined:
+            raise Error(
+                "run.register was called in the loop over the steps: register everything before run.steps(...)"
+            )
+        for name, value in objects.items():
+            if name in self._objects:
+                raise Error(f"run.register: {name} is registered already: use another name")
+            self._objects[name] = _objects.check(name, value)
+        self._running.update(running)
+
+    def export(self, path: _safetensors.Path, *, name: Optional[str] = None) -> None:
+        """Writes the weights of a registered model as safetensors, with the names of its state_dict. Only rank 0 writes.
+
+        name: as in `register`; may be left out if only one model is registered.
+        """
+        models = [key for key, value in self._objects.items() if isinstance(value, torch.nn.Module)]
+        if name is None and len(models) == 1:
+            name = models[0]
+        if name not in models:
+            raise Error(
+                f"run.export: name must be one of the registered models: {', '.join(models) or 'there are none'}"
+            )
+        if self.rank == 0:
+            _weights.export(self._objects[name], path)
+
+    def audit(self, compute: Callable[[], torch.Tensor]) -> Optional[str]:
+        """Computes a micro-batch twice, and returns the first tensor that differs; None if all bits are equal.
+
+        compute: returns the loss, shape (). A difference means that some operation is not deterministic on this device, or uses
+        random numbers that the seed does not determine; then workers that compute the same micro-batch differ as well. Call it
+        before run.steps.
+        """
+        if self._step is not None:
+            raise Error("run.audit was called in a step: call it before run.steps(...)")
+        from . import _audit
+
+        return _audit.audit(compute, self._objects, lambda: self._seed_micro_batch(0, 0))
+
+    def close(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = []
+        self._step = None
+        super().close()
+
+    # ---- what the loop asks ----
+
+    def _make_step(self, event: _native.Event) -> Step:
+        return Step(self, event)
+
+    def _tensors(self) -> List[_run.Tensor]:
+        trained, self._frozen = _objects.trained(self._objects)
+        self._names = [name for name, _ in trained]
+        self._parameters = [parameter for _, parameter in trained]
+        count = len(self._parameters)
+        if count == 0:
+            return []
+        self._gradients = [None] * count
+        self._direct = [None] * count
+        self._arrivals = [0] * count
+        self._used = [False] * count
+        tensors = [_run.Tensor(name, p.numel()) for name, p in zip(self._names, self._parameters)]
+        for name, value in self._objects.items():
+            if isinstance(value, torch.nn.Module):
+                self._fixed += [(f"{name}.{path}", p) for path, p in value.named_parameters()]
+                tensors += self._buffers.register(name, value, self._running, len(tensors))
+        unknown = self._running - self._buffers.names()
+        if unknown:
+            raise Error(
+                f"run.register(running=...) names no buffer of a registered model: {', '.join(sorted(unknown))}"
+            )
+        self._used_tensor = len(tensors)
+        tensors.append(_run.Tensor(_USED, count, in_norm=False))
+        self._elements = [tensor.elements for tensor in tensors]
+        for i, parameter in enumerate(self._parameters):
+            hook = functools.partial(self._on_gradient, i)
+            self._hooks.append(parameter.register_post_accumulate_grad_hook(hook))  # type: ignore[no-untyped-call]
+        return tensors
+
+    def _fingerprint(self) -> Mapping[str, str]:
+        return _objects.fingerprint(self._objects)
+
+    def _device(self) -> str:
+        devices = {p.device for p in self._parameters}
+        text = f"torch {torch.__version__} threads {torch.get_num_threads()}"
+        for device in sorted(devices, key=str):
+            if device.type == "cuda":
+                cudnn = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]
+                text += f" {torch.cuda.get_device_name(device)} cuda {torch.version.cuda} cudnn {cudnn}"
+                text += f" tf32 {torch.backends.cuda.matmul.allow_tf32} {torch.backends.cudnn.allow_tf32}"
+            else:
+                text += f" {device.type}"
+        return f"{text} matmul {torch.get_float32_matmul_precision()}"
+
+    def _describe(self, encoder: _state.Encoder) -> Any:
+        return {name: _objects.describe(name, value, encoder) for name, value in self._objects.items()}
+
+    def _load(self, state: Any, decoder: _state.Decoder) -> None:
+        if set(state) != set(self._objects):
+            raise Error(
+                f"the state has {', '.join(sorted(state))}, and this program registers {', '.join(sorted(self._objects))}: "
+                "register the same names"
+            )
+        for name, value in self._objects.items():
+            _objects.load(name, value, state[name], decoder)
+
+    def _as_array(self, value: Any) -> Optional[_state.Array]:
+        return _tensors.as_array(value)
+
+    def _from_array(self, array: _state.Array) -> Any:
+        return _tensors.from_array(array)
+
+    def _source(
+        self, data: Any, collate: Optional[Callable[[List[Any]], Any]], num_workers: int
+    ) -> _data.Source:
+        return _datasets.source(data, collate, num_workers, self._keys_from, self._seeder)
+
+    def _seed(self, seed: int) -> None:
+        _datasets.seed_all(seed)
+
+    def _exit_code(self, error: BaseException) -> Optional[int]:
+        if isinstance(error, torch.OutOfMemoryError):
+            return 71
+        if isinstance(error, getattr(torch, "AcceleratorError", ())):
+            return 74
+        return super()._exit_code(error)
+
+    def _keys_from(self, size: int, step: int, v: int) -> Iterator[Tuple[int, int, List[int]]]:
+        """Yields what this worker computes from (step, v) on if its share stays as it is."""
+        assert self._step is not None
+        share = self._step._share
+        while True:
+            for micro_batch in range(v, share.stop):
+                indices, _ = self._samples(step, micro_batch, size)
+                if indices:
+                    yield step, micro_batch, indices
+            step, v = step + 1, share.start
+
+    # ---- a step ----
+
+    def _begin_step(self, step: Step) -> None:
+        self._step = step
+        self._buffers.begin_step()
+        for parameter in self._parameters:
+            parameter.grad = None
+        for name, parameter in self._frozen:
+            if parameter.requires_grad:
+                raise Error(
+                    f"{name} was frozen when run.steps(...) was called, so its gradient is not summed: unfreeze parameters "
+                    "before, or let it require a gradient from the start and set the learning rate of its group to 0"
+                )
+
+    def _begin_micro_batch(self) -> None:
+        self._versions = [value._version for _, value in self._fixed]
+        self._arrivals = [0] * len(self._parameters)
+
+    def _backward(self, step: Step, loss: torch.Tensor, scale: float) -> None:
+        step._current()
+        if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.requires_grad:
+            raise Error(
+                "step.backward takes the loss of the micro-batch, a tensor with one element that depends on the parameters; got "
+                f"{_describe_loss(loss)}"
+            )
+        if not scale > 0:
+            raise Error(f"step.backward(scale={scale}): the scale is greater than 0")
+        if step._micro_batch_loss is None:
+            for parameter in self._parameters:
+                parameter.grad = None
+        step._check_first_loss()
+        factor = step._weight * scale
+        self._inverse_scale = 1.0 / scale
+        self._in_backward = True
+        try:
+            (loss * factor if factor != 1.0 else loss).backward()  # type: ignore[no-untyped-call]
+        except _Interrupted:
+            pass
+        finally:
+            self._in_backward = False
+        step._set_loss(float(loss.detach()))
+        # Gradients that may arrive in parts are complete only now.
+        for i, arrivals in enumerate(self._arrivals):
+            if arrivals == 0 or self._direct[i]:
+                continue
+            self._direct[i] = self._direct[i] is None and arrivals == 1
+            self._add_gradient(i)
+
+    def _on_gradient(self, i: int, parameter: torch.Tensor) -> None:
+        """Adds the gradient of parameter i, while backward computes those of the layers before it."""
+        step = self._step
+        if step is None or step.micro_batch is None:
+            return  # not in training
+        if not self._in_backward:
+            raise Error("loss.backward() was called in a micro-batch: call step.backward(loss) instead")
+        if step._interrupted:
+            parameter.grad = None
+            raise _Interrupted
+        self._arrivals[i] += 1
+        if not self._direct[i]:
+            self._native.heartbeat()
+            return
+        if self._arrivals[i] > 1:
+            raise Error(
+                f"the gradient of {self._names[i]} arrived in two parts, though it did not before: checkpoint with "
+                "use_reentrant=False"
+            )
+        self._add_gradient(i)
+        if step._interrupted:
+            raise _Interrupted
+
+    def _add_gradient(self, i: int) -> None:
+        gradient = self._parameters[i].grad
+        self._parameters[i].grad = None
+        if gradient is None or self._step is None:
+            return
+        if gradient.layout != torch.strided:
+            raise Error(
+                f"the gradient of {self._names[i]} is sparse ({gradient.layout}), and the sums are dense: create the layer with "
+                "sparse=False"
+            )
+        values = gradient.detach().to("cpu", torch.float32)
+        if self._inverse_scale != 1.0:
+            values = values * self._inverse_scale
+        self._add_values(i, values)
+
+    def _add_values(self, tensor: int, values: torch.Tensor) -> None:
+        assert self._step is not None
+        held = values.to("cpu").contiguous()
+        self._step._add(tensor, held.data_ptr())
+
+    def _end_micro_batch(self, step: Step) -> None:
+        for (name, value), version in zip(self._fixed, self._versions):
+            if value._version != version:
+                raise Error(
+                    f"{name} changed in micro-batch {step.micro_batch}: parameters change in step.commit() only, which calls the "
+                    "optimizer. Initialize parameters before run.steps(...)"
+                )
+        self._buffers.take_changes(step._weight, self._add_values)
+        self._add_values(
+            self._used_tensor, torch.tensor([float(arrivals > 0) for arrivals in self._arrivals])
+        )
+
+    def _restore(self) -> None:
+        self._buffers.restore()
+
+    def _reduce(self, step: Step) -> bool:
+        reduced_before = step.loss is not None
+        if not step._reduce() or reduced_before:
+            return not step._interrupted
+        used = self._mean(self._used_tensor)
+        self._used = [value > 0 for value in used.tolist()]
+        for i, parameter in enumerate(self._parameters):
+            parameter.grad = self._gradient(i) if self._used[i] else None
+        return True
+
+    def _mean(self, tensor: int) -> torch.Tensor:
+        """Returns the mean over the micro-batches, float32 (elements) on the CPU."""
+        values = torch.empty(self._elements[tensor])
+        self._native.gradient(tensor, values.data_ptr())
+        return values
+
+    def _gradient(self, i: int) -> torch.Tensor:
+        parameter = self._parameters[i]
+        values = self._gradients[i]
+        if values is None:
+            values = self._gradients[i] = torch.empty(parameter.numel())
+        self._native.gradient(i, values.data_ptr())
+        values = values.view(parameter.shape)
+        if parameter.dtype == torch.float32 and parameter.device.type == "cpu" and parameter.is_contiguous():
+            return values
+        return torch.empty_like(parameter, requires_grad=False).copy_(values)
+
+    def _commit(self, step: Step, clip_norm: Optional[float], schedule: bool) -> bool:
+        if clip_norm is not None and not clip_norm > 0:
+            raise Error(f"step.commit(clip_norm={clip_norm}): the norm is greater than 0")
+        if not self._reduce(step):
+            return False
+        assert step.gradient_norm is not None
+        gradients = [p.grad for p in self._parameters if p.grad is not None]
+        if clip_norm is not None and gradients:
+            # As clip_grad_norm_, in float32.
+            coefficient = clip_norm / (torch.tensor(step.gradient_norm, dtype=torch.float32) + 1e-6)
+            torch._foreach_mul_(gradients, min(1.0, float(coefficient)))
+        self._buffers.finish_step(self._mean)
+        optimizers = [value for value in self._objects.values() if isinstance(value, torch.optim.Optimizer)]
+        learning_rate = float(optimizers[0].param_groups[0]["lr"]) if optimizers else 0.0
+        for optimizer in optimizers:
+            optimizer.step()
+        if schedule:
+            for scheduler in self._objects.values():
+                if _objects.steps_by_itself(scheduler):
+                    scheduler.step()
+        for parameter in self._parameters:
+            parameter.grad = None
+        step._commit(learning_rate)
+        if self._warn_of_unused:
+            self._warn_of_unused = False
+            unused = [name for name, used in zip(self._names, self._used) if not used]
+            if unused and self.rank == 0:
+                shown = ", ".join(unused[:10]) + (f" and {len(unused) - 10} more" if len(unused) > 10 else "")
+                warnings.warn(
+                    f"ringmaster: no micro-batch of the first step gave a gradient to {shown}", stacklevel=3
+                )
+        return True
+
+
+def _describe_loss(loss: object) -> str:
+    if not isinstance(loss, torch.Tensor):
+        return type(loss).__name__
+    return f"shape {tuple(loss.shape)}" + ("" if loss.requires_grad else ", requires_grad False")

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors as arrays of the state, and back."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Optional
+
+import torch
+
+from .._errors import Error
+from .._state import Array, numpy_as_array, numpy_from_array
+
+TYPES = {
+    torch.bool: "BOOL", torch.uint8: "U8", torch.int8: "I8", torch.int16: "I16", torch.int32: "I32", torch.int64: "I64",
+    torch.float16: "F16", torch.bfloat16: "BF16", torch.float32: "F32", torch.float64: "F64", torch.complex64: "C64",
+    torch.float8_e4m3fn: "F8_E4M3", torch.float8_e5m2: "F8_E5M2", torch.uint16: "U16", torch.uint32: "U32", torch.uint64: "U64",
+}  # fmt: skip
+DTYPES = {name: dtype for dtype, name in TYPES.items()}
+
+
+def as_array(value: Any) -> Optional[Array]:
+    """Returns the array that a tensor or an array of NumPy is, None for another value.
+
+    The array is the memory of the tensor itself if that is contiguous and on the CPU, else a copy.
+    """
+    if not isinstance(value, torch.Tensor):
+        return numpy_as_array(value)
+    if value.layout != torch.strided or value.dtype not in TYPES or value.is_meta:
+        raise Error(f"a tensor of {value.dtype}, {value.layout}, on {value.device} cannot be stored")
+    held = value.detach().cpu().contiguous().resolve_conj().resolve_neg()
+    return Array(
+        type=TYPES[value.dtype],
+        shape=tuple(value.shape),
+        address=held.data_ptr(),
+        bytes=held.numel() * held.element_size(),
+        owner=held,
+        notes={} if value.device.type == "cpu" else {"device": value.device.type},
+    )
+
+
+def view(array: Array) -> torch.Tensor:
+    """Returns a tensor on the CPU over the memory of `array`, which must outlive it."""
+    dtype = DTYPES.get(array.type)
+    if dtype is None:
+        raise Error(f"this version of PyTorch has no type for an array of {array.type}")
+    elements = array.bytes // dtype.itemsize
+    if elements == 0:
+        return torch.empty(array.shape, dtype=dtype)
+    memory = (ctypes.c_ubyte * array.bytes).from_address(array.address)
+    return torch.frombuffer(memory, dtype=dtype, count=elements).view(array.shape)
+
+
+def from_array(array: Array) -> Any:
+    """Returns a copy as a tensor, or as an array of NumPy if it was one."""
+    if array.notes.get("of") is not None:
+        return numpy_from_array(array)
+    return view(array).clone().to(array.notes.get("device", "cpu"))

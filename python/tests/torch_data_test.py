@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Datasets of ringmaster.torch: every form gives the same batches, and processes that read ahead end with their trainer."""
+
+import collections
+import os
+import random
+import subprocess
+import sys
+import time
+import unittest
+
+from training import PACKAGE, Case, interruptions
+
+import torch
+import torch.utils.data
+
+import ringmaster.torch as rm
+from ringmaster import _native
+
+SIZE = 22  # samples; the last step of an epoch has 6 of 8
+X = torch.arange(SIZE * 3.0).reshape(SIZE, 3)
+Y = torch.arange(SIZE)
+
+
+class Pairs(torch.utils.data.Dataset):
+    def __len__(self):
+        return SIZE
+
+    def __getitem__(self, index):
+        return X[index], int(Y[index])
+
+
+class Augmented(Pairs):
+    """Draws random numbers of all three generators."""
+
+    def __getitem__(self, index):
+        import numpy
+
+        return X[index] + torch.rand(3) + random.random() + float(numpy.random.rand()), index
+
+
+def collate(samples):
+    return torch.stack([x for x, _ in samples]), torch.tensor([y for _, y in samples])
+
+
+class Many(Pairs):
+    def __getitems__(self, indices):
+        return [self[index] for index in indices]
+
+    def __getitem__(self, index):
+        assert type(index) is int
+        return super().__getitem__(index)
+
+
+Sample = collections.namedtuple("Sample", "x y")
+
+
+class Named(Pairs):
+    def __getitem__(self, index):
+        return Sample(*super().__getitem__(index))
+
+
+def batches(dataset, steps=5, interrupted=None, **options):
+    """Returns {(step, micro-batch): batch} of a run that trains nothing of interest."""
+    run = rm.init(micro_batches=4, samples_per_step=8, seed=3)
+    model = torch.nn.Linear(1, 1)
+    run.register(model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
+    seen = {}
+    with interruptions(interrupted or 0, 0.2 if interrupted else 0):
+        for step in run.steps(steps):
+            for batch in step.micro_batches(dataset, **options):
+                key = (step.number, step.micro_batch)
+                if key in seen:
+                    assert repr(seen[key]) == repr(batch), key
+                seen[key] = batch
+                step.backward(model(torch.rand(1)).sum())
+            step.commit()
+    run.close()
+    return seen
+
+
+def rows(step, v):
+    return _native.samples(3, SIZE, 8, 4, step, v)
+
+
+class Datasets(Case):
+    def pairs(self, seen, x=0, y=1):
+        # 22 samples in steps of 8, 8 and 6: the last micro-batch of every third step has none.
+        self.assertEqual(sorted(seen), [(s, v) for s in range(5) for v in range(4) if (s, v) != (2, 3)])
+        for (step, v), batch in seen.items():
+            self.assertTrue(torch.equal(batch[x], X[rows(step, v)]))
+            self.assertTrue(torch.equal(batch[y], Y[rows(step, v)]))
+
+    def test_an_epoch_has_each_sample_once(self):
+        seen = sum((rows(step, v) for step in range(3) for v in range(4)), [])
+        self.assertEqual(sorted(seen), list(range(SIZE)))
+        self.assertNotEqual(seen, sorted(seen))
+
+    def test_all_forms_give_the_same_batches(self):
+        self.pairs(batches((X, Y)))
+        self.pairs(batches({"x": X, "y": Y}), "x", "y")
+        self.pairs(batches(Pairs()))
+        self.pairs(batches(Many()))
+        self.pairs(batches([(X[i], Y[i]) for i in range(SIZE)]))
+        self.pairs(batches(torch.utils.data.TensorDataset(X, Y)))
+        self.pairs(batches(torch.utils.data.Subset(Pairs(), range(SIZE))))
+        self.pairs(batches(Pairs(), num_workers=2))
+        self.pairs(batches(Pairs(), collate_fn=collate))
+        for (step, v), batch in batches(X).items():
+            self.assertTrue(torch.equal(batch, X[rows(step, v)]))
+        for (step, v), batch in batches(X.numpy()).items():
+            self.assertEqual(batch.tolist(), X[rows(step, v)].tolist())
+        named = batches(Named())
+        self.assertTrue(torch.equal(named[0, 0].x, X[rows(0, 0)]))
+
+    def test_random_numbers_of_a_dataset_depend_on_the_micro_batch_only(self):
+        expected = batches(Augmented())
+        self.assertFalse(torch.equal(expected[0, 0][0], X[rows(0, 0)]))
+        for options in ({"num_workers": 1}, {"num_workers": 3}, {"num_workers": 2, "interrupted": 4}, {"interrupted": 5}):
+            with self.subTest(options):
+                seen = batches(Augmented(), **options)
+                self.assertEqual(set(seen), set(expected))
+                for key, batch in expected.items():
+                    self.assertTrue(torch.equal(seen[key][0], batch[0]), key)
+
+    def test_a_function(self):
+        seen = batches(lambda step, v: (step, v), steps=2)
+        self.assertEqual(seen, {(s, v): (s, v) for s in range(2) for v in range(4)})
+
+    def test_indices(self):
+        run = rm.init(micro_batches=4, samples_per_step=8, seed=3)
+        model = torch.nn.Linear(1, 1)
+        run.register(model=model)
+        seen = {}
+        for step in run.steps(1):
+            for indices in step.indices(SIZE):
+                seen[step.micro_batch] = indices
+                step.backward(model(torch.ones(1)).sum())
+            step.commit()
+        run.close()
+        self.assertEqual(seen, {v: rows(0, v) for v in range(4)})
+
+    def test_data_that_cannot_be_used(self):
+        class Stream(torch.utils.data.IterableDataset):
+            def __iter__(self):
+                return iter(range(10))
+
+        class NoLength:
+            def __getitem__(self, index):
+                return index
+
+        for dataset, options, text in (
+            (torch.utils.data.DataLoader(Pairs()), {}, "takes the dataset, not a DataLoader"),
+            (Stream(), {}, "Stream is a stream"),
+            (iter([1, 2]), {}, "is not a map-style dataset"),
+            (NoLength(), {}, "NoLength has no length"),
+            ([], {}, "list is empty"),
+            ((X, Y[1:]), {}, "different numbers of samples (their first dimension): [21, 22]"),
+            (lambda step, v: 0, {"num_workers": 2}, "takes neither collate_fn nor num_workers"),
+        ):
+            with self.subTest(text):
+                self.fails(text, batches, dataset, **options)
+        run = rm.init(micro_batches=4)
+        model = torch.nn.Linear(1, 1)
+        run.register(model=model)
+        self.fails("init(samples_per_step=...)", lambda: list(next(run.steps(1)).micro_batches(X)))
+        run.close()
+
+
+class Processes(Case):
+    PROGRAM = """
+import os, time, torch, ringmaster.torch as rm
+run = rm.init(micro_batches=4, samples_per_step=8)
+model = torch.nn.Linear(2, 2)
+run.register(model=model)
+class Data:
+    def __len__(self): return 8
+    def __getitem__(self, index): return torch.ones(2) * os.getpid()
+for step in run.steps(1):
+    for x in step.micro_batches(Data(), num_workers=2):
+        print(int(x[0, 0]), flush=True)
+        step.backward(model(x).sum())
+        if step.micro_batch == 3:
+            time.sleep(600)
+"""
+
+    def test_end_with_a_trainer_that_is_killed(self):
+        environment = {**os.environ, "PYTHONPATH": str(PACKAGE)}
+        trainer = subprocess.Popen(
+            [sys.executable, "-B", "-c", self.PROGRAM], stdout=subprocess.PIPE, text=True, env=environment
+        )
+        readers = {int(trainer.stdout.readline()) for _ in range(4)}
+        self.assertEqual(len(readers), 2)
+        self.assertNotIn(trainer.pid, readers)
+        trainer.kill()
+        trainer.communicate()
+        deadline = time.monotonic() + 3  # the readers of PyTorch look for their parent every 5 seconds
+        while any(os.path.exists(f"/proc/{pid}") and b") Z" not in _stat(pid) for pid in readers):
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+
+    def test_end_with_the_run(self):
+        before = _children()
+        batches(Pairs(), num_workers=2)
+        self.assertEqual(_children() - before, set())
+
+
+def _stat(pid):
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read()
+    except OSError:
+        return b") Z"
+
+
+def _children():
+    found = set()
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        fields = _stat(pid).rpartition(b")")[2].split()
+        if len(fields) > 1 and int(fields[1]) == os.getpid() and fields[0] != b"Z":
+            found.add(int(pid))
+    return found
+
+
+if __name__ == "__main__":
+    unittest.main()
