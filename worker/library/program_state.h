@@ -43,7 +43,7 @@ struct StateHashes {
 };
 StateHashes HashState(const std::vector<StateArray>& arrays, int64_t step);
 
-// A state in memory of its own: received or loaded.
+// A state in memory that it owns: received or loaded.
 struct OwnedState {
   std::vector<std::pair<StateArray, std::unique_ptr<std::byte[]>>> arrays;
   // Appends an array of `bytes` zeros.

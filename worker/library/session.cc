@@ -24,7 +24,7 @@ using trainer::Waiting;
 namespace {
 
 constexpr Duration kDiskPoll = milliseconds(10);
-constexpr Duration kLongLoad = seconds(2);  // then users see that it goes on
+constexpr Duration kLongLoad = seconds(2);  // then users see a note
 constexpr int kExitInternal = 70;
 constexpr int kExitBadInput = 64;
 constexpr int kExitMemory = 71;

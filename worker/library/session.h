@@ -7,7 +7,7 @@
 // describe its state, so the session asks for it when it is needed, and a program keeps no undo: a member
 // that is a step behind fetches the state from one that is ahead.
 //
-// Without an agent the session is the only member of a run of its own.
+// Without an agent the session is the only member of its run.
 //
 // Not thread-safe, except Heartbeat; Open and Next belong to the main thread.
 #pragma once
@@ -64,7 +64,7 @@ class Session {
   bool failed() const { return failure_.has_value(); }
   int exit_code() const { return exit_code_; }
 
-  // Every error is fatal: the session has failed afterwards, and the job has been told why.
+  // Every error is fatal: the session has failed afterwards, and the job knows why.
   Status Join(Config config);
   Result<Event> Next();
   // Ends the job, and fails.
@@ -116,7 +116,7 @@ class Session {
 
   Session() = default;
 
-  // Each does the work of its stage, and returns an event for the program, or nothing: Next goes on.
+  // Each does the work of its stage, and returns an event for the program, or nothing: then Next continues.
   Result<std::optional<Event>> TakeOrder();
   Result<std::optional<Event>> Load();
   Result<std::optional<Event>> Share();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// CheckpointSaver writes the checkpoints of a run: periodic ones in the background while training goes on,
+// CheckpointSaver writes the checkpoints of a run: periodic ones in the background of training,
 // and the last one before the run ends. It reports what is published and what failed.
 //
 // Not thread-safe; main thread only.
