@@ -103,9 +103,8 @@ class Step:
         for v in self._next_micro_batch(source.size):
             self._run._seed_micro_batch(self.number, v)
             batch = source.get(self.number, v, self.samples)
-            self._run._seed_micro_batch(
-                self.number, v
-            )  # whether another process read the samples makes no difference
+            # Whether another process read the samples makes no difference.
+            self._run._seed_micro_batch(self.number, v)
             yield batch
 
     def indices(self, size: int) -> Iterator[List[int]]:

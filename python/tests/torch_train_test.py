@@ -3,6 +3,7 @@
 
 import collections
 import copy
+import functools
 import gc
 import io
 import random
@@ -18,6 +19,7 @@ from torch.nn.functional import cross_entropy
 
 import ringmaster.torch as rm
 from ringmaster import _native
+from ringmaster.torch._buffers import Buffers
 
 SAMPLES = 96
 
@@ -105,10 +107,14 @@ class Training(Case):
         def schedule(optimizer):
             return torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 6)
 
-        for clip_norm in (None, 0.05):
+        def sgd(model):
+            return torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9)
+
+        for clip_norm, optimizer in ((None, adamw), (0.05, sgd)):
             with self.subTest(clip_norm=clip_norm):
-                trained = Trained(clip_norm=clip_norm, scheduler=schedule)
-                model, losses = by_hand(trained, clip_norm=clip_norm, scheduler=schedule)
+                how = dict(clip_norm=clip_norm, scheduler=schedule, optimizer=optimizer)
+                trained = Trained(**how)
+                model, losses = by_hand(trained, **how)
                 self.close_to(trained.model.state_dict(), model.state_dict(), 1e-5)
                 torch.testing.assert_close(trained.losses, losses, rtol=1e-6, atol=1e-6)
                 self.assertNotEqual(trained.losses[0], trained.losses[-1])
@@ -157,6 +163,21 @@ class Training(Case):
         torch.testing.assert_close(trained.model[1].running_var, torch.stack(variances).mean(0))
         self.assertEqual(trained.model[1].num_batches_tracked, 1)
         self.assertEqual(Trained(noisy_net, steps=5).model[1].num_batches_tracked, 5)
+
+    def test_buffers_of_the_last_step_of_an_epoch_weigh_samples_equally(self):
+        class Mean(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = nn.Linear(10, 3)
+                self.register_buffer("mean", torch.zeros(10, dtype=torch.float64))
+
+            def forward(self, x):
+                self.mean = self.mean + x.mean(0)
+                return self.layer(x)
+
+        # 22 samples: micro-batches of 8, 8, 6 and none.
+        trained = Trained(Mean, steps=3, dataset=data(22))
+        torch.testing.assert_close(trained.model.mean, 3 * data(22)[0].mean(0).double(), rtol=1e-5, atol=1e-5)
 
     def test_tied_weights_are_one_parameter(self):
         class Tied(nn.Module):
@@ -309,6 +330,8 @@ class Training(Case):
                         numbers = (random.random(), float(numpy.random.rand()), torch.rand(()).item(), step.random_seed)
                         drawn.append((step.number, step.micro_batch, *numbers))
                         step.backward(cross_entropy(model(x), y))
+                    random.seed(len(drawn) + step.attempt)  # as if this worker had computed other micro-batches
+                    torch.manual_seed(len(drawn) + step.attempt)
                     if step.commit():
                         drawn.append((step.number, -1, random.random(), float(numpy.random.rand()), torch.rand(()).item()))
             run.close()
@@ -424,6 +447,19 @@ class IntegerBuffers(Case):
         model = self.train(lambda x: torch.tensor([1, 1000]))
         self.assertEqual(model.count.tolist(), [3, 3000])
         self.assertTrue(model.seen)
+
+    def test_that_change_unequally_on_two_workers_are_refused(self):
+        buffers = Buffers(2)
+        module = self.Counting(None)
+        buffers.register("model", module, set(), 0)
+        for mean, after in ((0.999, 1), (0.5, None), (1.4, None)):
+            buffers.begin_step()
+            call = functools.partial(buffers.finish_step, lambda tensor: torch.full((2 - tensor,), mean if tensor == 0 else 0.0))
+            if after is None:
+                self.fails("model.count did not change equally", call)
+            else:
+                call()
+                self.assertEqual(module.count.tolist(), [after, after])
 
     def test_that_change_unequally_are_refused(self):
         self.fails("model.count did not change equally", self.train, lambda x: (x > 0).sum())

@@ -98,9 +98,8 @@ class Buffers:
             return
         for buffer in self._buffers:
             if buffer.tensor >= 0:
-                buffer.module._buffers[buffer.key] = (
-                    buffer.live
-                )  # the micro-batch may have assigned another tensor
+                # The micro-batch may have assigned another tensor.
+                buffer.module._buffers[buffer.key] = buffer.live
                 if not _same(buffer.live, buffer.start):
                     buffer.live.copy_(buffer.start)
 

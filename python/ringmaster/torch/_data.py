@@ -130,10 +130,9 @@ class _ReadAhead(_data.Source):
         return next(self._batches)
 
     def close(self) -> None:
+        # The processes end with their iterator.
         self._batches = iter(())
-        iterator, self._loader._iterator = self._loader._iterator, None
-        if iterator is not None:
-            iterator._shutdown_workers()  # type: ignore[attr-defined]
+        self._loader._iterator = None
 
 
 def _as_is(batch: Any) -> Any:
