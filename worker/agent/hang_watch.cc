@@ -29,10 +29,8 @@ std::optional<HangWatch::HangReport> HangWatch::Feed(Time now, const Sample& sam
     const bool computed_all_along =
         sample.activity == Activity::kComputing && previous_.activity == Activity::kComputing;
     if (computed_all_along && beats > 0) heartbeats_.Add(silent_ / static_cast<int64_t>(beats));
-    const bool waited_unseen =
-        previous_.activity == Activity::kProgram ||
-        (previous_.activity == Activity::kDevice && sample.activity != Activity::kDevice);
-    if (previous_.ready && waited_unseen) device_waits_.Add(silent_);
+    if (previous_.ready && previous_.activity == Activity::kDevice && sample.activity != Activity::kDevice)
+      device_waits_.Add(silent_);
     silent_ = Duration::zero();
   }
   previous_ = sample;
@@ -64,10 +62,6 @@ std::optional<HangWatch::HangReport> HangWatch::Feed(Time now, const Sample& sam
     case Activity::kDevice:
       limit = DeviceLimit();
       doing = "waiting for the device";
-      break;
-    case Activity::kProgram:
-      limit = DeviceLimit();
-      doing = "in the program";
       break;
     case Activity::kWaiting:
       break;

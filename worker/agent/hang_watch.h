@@ -38,8 +38,7 @@ class HangWatch {
   static constexpr Duration kExchange = seconds(120);
   // The limit that is learned from waits for the device is at least kDeviceFloor, and kDeviceUnlearned before
   // the first of them has ended: a device may be given many micro-batches before the host waits, and its
-  // queue says nothing about progress. The same holds for the code of a program that uses the library: it may
-  // compile for minutes, and shows itself only when it passes a gradient.
+  // queue says nothing about progress.
   static constexpr Duration kDeviceFloor = seconds(60);
   static constexpr Duration kDeviceUnlearned = seconds(600);
 
@@ -64,7 +63,7 @@ class HangWatch {
 
   // Returns the current limit for the time between two heartbeats; zero: none.
   Duration StepLimit() const;
-  // Returns the current limit of a wait for the device, or for the code of a program; zero: none.
+  // Returns the current limit of a wait for the device; zero: none.
   Duration DeviceLimit() const;
 
  private:

@@ -23,7 +23,6 @@ enum class Activity : uint32_t {
   kSaving,      // writing a checkpoint
   kReading,     // waiting for training data: storage on a network may be slow for all workers at once
   kDevice,      // waiting for queued work of the device: the driver blocks, and no code of this project runs
-  kProgram,  // in the code of a program that uses the library: nothing of it is known between two heartbeats
 };
 
 struct SharedPage {

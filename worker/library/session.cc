@@ -214,7 +214,7 @@ Result<Session::Event> Session::Next() {
     if (!taken->has_value()) continue;
     event_ = **taken;
     // What the program does now takes as long as it takes; its micro-batches show progress by heartbeats.
-    SetActivity(event_.kind == EventKind::kEnd ? Activity::kWaiting : Activity::kProgram);
+    SetActivity(event_.kind == EventKind::kEnd ? Activity::kWaiting : Activity::kComputing);
     return event_;
   }
 }

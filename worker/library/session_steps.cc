@@ -112,7 +112,7 @@ Result<Session::StepResult> Session::Reduce() {
     const Waiting waiting(page_.has_value() ? &*page_ : nullptr, &waited_);
     reduced = sums_->Reduce([this] { return channel_ != nullptr && channel_->boundary_wanted(); });
   }
-  SetActivity(Activity::kProgram);
+  SetActivity(Activity::kComputing);
   if (!reduced.ok()) {
     RM_TRY(GenerationFailed(reduced.error()));
     return StepResult{Verdict::kRepeat, 0, 0};
