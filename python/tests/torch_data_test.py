@@ -60,12 +60,12 @@ class Named(Pairs):
         return Sample(*super().__getitem__(index))
 
 
-def batches(dataset, steps=5, interrupted=None, **options):
-    """Returns {(step, micro-batch): batch} of a run that trains nothing of interest."""
+def batches(dataset, steps=5, interrupted=None, drawn=None, **options):
+    """Sets `drawn` to what the code of each micro-batch draws, and returns {(step, micro-batch): batch} of a run that trains nothing of interest."""
     run = rm.init(micro_batches=4, samples_per_step=8, seed=3)
     model = torch.nn.Linear(1, 1)
     run.register(model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
-    seen = {}
+    seen, drawn = {}, {} if drawn is None else drawn
     with interruptions(interrupted or 0, 0.2 if interrupted else 0):
         for step in run.steps(steps):
             for batch in step.micro_batches(dataset, **options):
@@ -73,7 +73,8 @@ def batches(dataset, steps=5, interrupted=None, **options):
                 if key in seen:
                     assert repr(seen[key]) == repr(batch), key
                 seen[key] = batch
-                step.backward(model(torch.rand(1)).sum())
+                drawn[key] = torch.rand(1)
+                step.backward(model(drawn[key]).sum())
             step.commit()
     run.close()
     return seen
@@ -114,12 +115,15 @@ class Datasets(Case):
         self.assertTrue(torch.equal(named[0, 0].x, X[rows(0, 0)]))
 
     def test_random_numbers_of_a_dataset_depend_on_the_micro_batch_only(self):
-        expected = batches(Augmented())
+        expected_draws = {}
+        expected = batches(Augmented(), drawn=expected_draws)
         self.assertFalse(torch.equal(expected[0, 0][0], X[rows(0, 0)]))
         for options in ({"num_workers": 1}, {"num_workers": 3}, {"num_workers": 2, "interrupted": 4}, {"interrupted": 5}):
             with self.subTest(options):
-                seen = batches(Augmented(), **options)
+                draws = {}
+                seen = batches(Augmented(), drawn=draws, **options)
                 self.assertEqual(set(seen), set(expected))
+                self.assertEqual(draws, expected_draws, "whichever process reads the samples")
                 for key, batch in expected.items():
                     self.assertTrue(torch.equal(seen[key][0], batch[0]), key)
 
