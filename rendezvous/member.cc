@@ -242,6 +242,8 @@ void MemberCore::ScheduleRestart(Time now) {
 }
 
 void MemberCore::OnTerminate(Time now) {
+  const bool second = std::exchange(terminated_, true);
+  if (stage_ == Stage::kEnding && exit_received_ && !second) return;  // it ends by plan already
   if (stage_ != Stage::kRunning) {
     Finish(143, "terminated");
     return;

@@ -73,7 +73,8 @@ struct TrainerLost {
 struct TrainerReaped {
   int32_t exit_code = 0;  // 128 + signal when a signal ended it
 };
-struct Terminate {};  // SIGTERM or SIGINT: the first is a planned leave, the second exits at once
+struct Terminate {
+};  // SIGTERM or SIGINT: the first is a planned leave, unless the job has ended; the second exits at once
 using MemberEvent = std::variant<Started, Tick, Connected, Disconnected, FromCoordinator, FromTrainer,
                                  TrainerLost, TrainerReaped, Terminate>;
 
@@ -153,6 +154,7 @@ class MemberCore {
   int32_t end_code_ = 0;
   std::string end_reason_;
   bool exit_received_ = false;
+  bool terminated_ = false;
 
   bool connected_ = false;
   Time connect_at_ = kNever;

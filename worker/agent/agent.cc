@@ -36,6 +36,8 @@ rendezvous::MemberOptions OptionsOf(const Config& config, rendezvous::MemberOpti
   // Agent::Send fills in the secret.
   options.hello = {config.job, config.pod, NewUuid(), "", config.attempt, config.slot, config.node};
   options.exit_when_refused = !config.node.empty();
+  // A program of the user continues after its last step.
+  if (config.trainer.is_program) options.exit_grace = config.stop_grace;
   if (config.doorbell >= 0) options.ping_interval = SlotRelay::kSlotPingInterval;
   return options;
 }
@@ -79,7 +81,12 @@ Agent::Agent(Config config, const rendezvous::MemberOptions& timing)
                 ? CoordinatorLink(config_.doorbell)
                 : CoordinatorLink(config_.coordinator_host, config_.coordinator_port, config_.ca_file)),
       out_(STDOUT_FILENO),
-      err_(STDERR_FILENO) {}
+      err_(STDERR_FILENO) {
+  if (!config_.prefix_lines) return;
+  const std::string prefix = fmt::format("[slot {}] ", config_.slot);
+  out_.SetPrefix(prefix);
+  err_.SetPrefix(prefix);
+}
 
 int Agent::Run() {
   sigset_t mask;
@@ -117,7 +124,7 @@ Agent::Ready Agent::Wait() {
   polled[Ready::kOutTarget] = {out_.write_fd(), POLLOUT, 0};
   polled[Ready::kErrTarget] = {err_.write_fd(), POLLOUT, 0};
 
-  const Time due = std::min({core_.next_wakeup(), sample_at_, link_.deadline()});
+  const Time due = std::min({core_.next_wakeup(), sample_at_, kill_at_, link_.deadline()});
   const Time now = Now();
   const timespec wait =
       ToTimespec(std::clamp<Duration>(due == kNever ? seconds(1) : due - now, Duration::zero(), seconds(1)));
@@ -132,6 +139,7 @@ void Agent::OnReady(const Ready& ready, Time now) {
   // Handle a death first, because the peers wait for it, but forward the trainer's last messages before it.
   if (ready.Of(Ready::kDeath) != 0) {
     ReadChannel(now);
+    died_ = true;
     LoseTrainer("mutex", "");
   } else if (ready.Of(Ready::kChannel) != 0) {
     if ((ready.Of(Ready::kChannel) & POLLOUT) != 0) (void)trainer_->channel().Flush();
@@ -144,6 +152,10 @@ void Agent::OnReady(const Ready& ready, Time now) {
   out_.Flush(now);
   err_.Flush(now);
   if (now >= sample_at_) Sample(now);
+  if (now >= kill_at_) {
+    kill_at_ = kNever;
+    if (trainer_) trainer_->Kill();
+  }
   if (now >= core_.next_wakeup()) Feed(rendezvous::Tick{});
 }
 
@@ -170,7 +182,7 @@ void Agent::Execute(const rendezvous::MemberCommand& command) {
   } else if (const auto* start = std::get_if<rendezvous::StartTrainer>(&command)) {
     Start(start->member);
   } else if (std::holds_alternative<rendezvous::KillTrainer>(command)) {
-    if (trainer_) trainer_->Kill();
+    KillTrainer();
   } else {
     exit_ = std::get<rendezvous::ExitAgent>(command);
   }
@@ -196,6 +208,8 @@ void Agent::Send(Message message) {
   if (auto* down = std::get_if<rendezvous::Down>(&message);
       down != nullptr && down->exit_code > 0 && down->exit_code < 128 && down->message.empty())
     down->message = LastWords();
+  if (auto* down = std::get_if<rendezvous::Down>(&message); down != nullptr && down->message.empty())
+    down->message = end_note_;
   if (auto* ping = std::get_if<rendezvous::Ping>(&message); ping != nullptr && hang_watch_)
     ping->busy = busy_.Take(trainer_->page(), Now());
   if (const Status sent = link_.Send(message); !sent.ok()) LoseLink(sent.error());
@@ -243,9 +257,10 @@ void Agent::LoseLink(const Error& why) {
 
 void Agent::Start(const std::string& member) {
   CHECK(!trainer_, "the last trainer has not been reaped");
-  fatal_sent_ = false;
-  Result<std::unique_ptr<TrainerProcess>> started =
-      TrainerProcess::Start(config_.trainer, config_.trainer_environment, member);
+  fatal_sent_ = exit_sent_ = died_ = false;
+  kill_at_ = kNever;
+  end_note_.clear();
+  Result<std::unique_ptr<TrainerProcess>> started = TrainerProcess::Start(config_.trainer, member);
   if (!started.ok()) {
     log::Error("cannot start the trainer: {}", started.error().message);
     Feed(rendezvous::TrainerReaped{kExitInternal});
@@ -263,6 +278,7 @@ void Agent::Start(const std::string& member) {
 }
 
 void Agent::SendTrainer(const Message& message) {
+  exit_sent_ = exit_sent_ || std::holds_alternative<rendezvous::Exit>(message);
   if (!channel_open_) return;
   if (const Status sent = trainer_->channel().Send(message); !sent.ok()) {
     // Other events report a dead trainer more precisely. A trainer that has not read for so long hangs.
@@ -294,9 +310,19 @@ void Agent::LoseTrainer(const std::string& evidence, const std::string& message)
   hang_watch_.reset();
   channel_open_ = false;
   sample_at_ = kNever;
+  if (Finishing()) return;
   log::Warn("trainer member={} pid={} lost evidence={} {}", trainer_->member(), trainer_->pid(), evidence,
             message);
   Feed(rendezvous::TrainerLost{evidence, message});
+}
+
+void Agent::KillTrainer() {
+  if (!trainer_) return;
+  if (config_.trainer.is_program && std::exchange(died_, false)) {
+    kill_at_ = Now() + kShellGrace;
+  } else {
+    trainer_->Kill();
+  }
 }
 
 void Agent::StartDeathWatch() {
@@ -308,6 +334,7 @@ void Agent::StartDeathWatch() {
 void Agent::Sample(Time now) {
   sample_at_ = now + kSampleInterval;
   StartDeathWatch();
+  if (Finishing()) return;
   // Wait a moment for the exit code, if this is an exit: it is the better evidence.
   if (channel_ended_at_ && now - *channel_ended_at_ > kEofGrace) {
     return LoseTrainer("eof", "the trainer closed its channel");
@@ -320,8 +347,9 @@ void Agent::Sample(Time now) {
       .ready = page.ready.load(std::memory_order_acquire) != 0,
       .activity = static_cast<Activity>(page.activity.load(std::memory_order_relaxed)),
       .heartbeat = page.heartbeat.load(std::memory_order_relaxed),
-      .stopped = stopped.by_signal || (stopped.by_tracer && hangs_matter),
+      .stopped = stopped.by_signal || (stopped.by_tracer && hangs_matter && !config_.trainer.is_program),
       .waits = page.waits.load(std::memory_order_relaxed),
+      .stepped = page.busy_steps.load(std::memory_order_relaxed) > 0,
   };
   const auto report = hang_watch_->Feed(now, sample);
   if (!report) return;
@@ -369,8 +397,21 @@ void Agent::OnTrainerExit(int status) {
   hang_watch_.reset();
   channel_open_ = false;
   sample_at_ = kNever;
+  end_note_ = NoteOfExit(code);
+  kill_at_ = kNever;
   trainer_.reset();
+  if (config_.trainer.is_program) KillChildren();  // what it leaves behind must not disturb the next one
   Feed(rendezvous::TrainerReaped{code});
+}
+
+std::string Agent::NoteOfExit(int code) const {
+  if (!config_.trainer.is_program || code != 0 || exit_sent_) return "";
+  const bool opened = trainer_->page().ready.load(std::memory_order_acquire) != 0;
+  return opened
+             ? "the program ended with exit code 0 before the job did; it must train until the library "
+               "reports the end"
+             : "the program ended with exit code 0 and did not open libringmaster; with launch.kind library "
+               "it must train through the library, otherwise set launch.kind to ranks";
 }
 
 void Agent::Shutdown() {

@@ -31,6 +31,8 @@ class Agent {
  public:
   static constexpr Duration kSampleInterval = milliseconds(20);
   static constexpr Duration kEofGrace = milliseconds(200);
+  // From the death of a program to SIGKILL for a shell that started it, which ends with its exit code.
+  static constexpr Duration kShellGrace = milliseconds(200);
 
   // The configuration determines `timing.hello`.
   explicit Agent(Config config, const rendezvous::MemberOptions& timing = {});
@@ -56,10 +58,15 @@ class Agent {
   void LoseLink(const Error& why);
   void ReadChannel(Time now);
   void LoseTrainer(const std::string& evidence, const std::string& message);
+  void KillTrainer();
+  // Whether the code of the user runs that follows the training: it may close the library, take as long as it
+  // takes, and start further programs. MemberCore has the limit.
+  bool Finishing() const { return config_.trainer.is_program && exit_sent_; }
   void StartDeathWatch();
   void Sample(Time now);
   void Reap();
   void OnTrainerExit(int status);
+  std::string NoteOfExit(int code) const;
 
   // After ExitAgent: sends pending messages, kills the trainer and its children, flushes the logs.
   void Shutdown();
@@ -79,7 +86,11 @@ class Agent {
   std::optional<Time> channel_ended_at_;
   bool channel_open_ = false;
   bool fatal_sent_ = false;  // this incarnation has sent Fatal
+  bool exit_sent_ = false;   // this incarnation has received Exit
+  std::string end_note_;     // what its exit code means, if that alone says too little
   Time sample_at_ = kNever;
+  bool died_ = false;      // the death watch has seen its end
+  Time kill_at_ = kNever;  // KillTrainer that waits for a shell
 
   std::deque<rendezvous::MemberEvent> events_;  // consequences of the command being executed
   bool executing_ = false;

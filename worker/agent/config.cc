@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "base/file.h"
+#include "worker/agent/find_program.h"
 
 namespace ringmaster::agent {
 namespace {
@@ -117,19 +118,39 @@ std::vector<std::string> SplitWords(const std::string& text, char separator) {
 
 void ReadTrainer(Reader& reader, const std::string& program_folder, Config* config) {
   config->job_file = reader.ReadableFile("RINGMASTER_JOB_FILE");
-  config->trainer = SplitWords(reader.Optional("RINGMASTER_TRAINER"), ' ');
-  if (config->trainer.empty()) config->trainer = {program_folder + "/ringmaster-worker", "train"};
-  if (::access(config->trainer[0].c_str(), X_OK) != 0) {
-    reader.Problem("RINGMASTER_TRAINER",
-                   fmt::format("cannot run {}: {}", config->trainer[0], std::strerror(errno)));
+  std::vector<std::string>& words = config->trainer.words;
+  words = SplitWords(reader.Optional("RINGMASTER_TRAINER"), ' ');
+  if (words.empty()) words = {program_folder + "/ringmaster-worker", "train"};
+  if (::access(words[0].c_str(), X_OK) != 0)
+    reader.Problem("RINGMASTER_TRAINER", fmt::format("cannot run {}: {}", words[0], std::strerror(errno)));
+}
+
+void ReadStopSeconds(Reader& reader, Config* config) {
+  if (const auto grace = reader.Seconds("RINGMASTER_STOP_SECONDS")) config->stop_grace = *grace;
+}
+
+// The trainer is a program of the user.
+void ReadOwnTrainer(Reader& reader, std::vector<std::string> words, Config* config) {
+  config->job_file = reader.ReadableFile("RINGMASTER_JOB_FILE");
+  const Result<std::string> path = FindProgram(words[0]);
+  if (!path.ok()) {
+    reader.Problem("command", path.error().message);
+  } else if (::access(path->c_str(), X_OK) != 0) {
+    reader.Problem("command", fmt::format("cannot run {}: {}", *path, std::strerror(errno)));
   }
+  config->trainer.words = std::move(words);
+  config->trainer.is_program = true;
+  ReadStopSeconds(reader, config);
+  config->limits.program = true;
+  config->limits.stopped = HangLimits::kProgramStopped;
+  config->prefix_lines = config->slots > 1;
 }
 
 void ReadProgram(Reader& reader, Config* config) {
   config->framework = reader.Optional("RINGMASTER_FRAMEWORK");
   config->role = reader.Optional("RINGMASTER_ROLE");
   config->address = reader.Required("RINGMASTER_ADDRESS");
-  if (const auto grace = reader.Seconds("RINGMASTER_STOP_SECONDS")) config->stop_grace = *grace;
+  ReadStopSeconds(reader, config);
   if (const auto silence = reader.Seconds("RINGMASTER_SILENCE_SECONDS")) config->silence = *silence;
   config->socket_folder = reader.Optional("RINGMASTER_SOCKET_FOLDER");
   const int64_t base = reader.Count("RINGMASTER_PORT_BASE");
@@ -145,8 +166,20 @@ void ReadProgram(Reader& reader, Config* config) {
 
 }  // namespace
 
-Result<Config> LoadConfig(const GetEnv& get, const std::string& program_folder,
-                          std::vector<std::string> program) {
+Result<CommandLine> ParseCommandLine(const std::vector<std::string>& words) {
+  CommandLine line;
+  if (words.empty()) return line;
+  // `ringmaster-worker agent` passes its own argument on.
+  if (words[0] != "run" && words[0] != "train") return line;
+  if (words.size() < 3 || words[1] != "--")
+    return Error{
+        Code::kInvalid,
+        "usage: ringmaster-agent [run -- COMMAND ARGS... | train -- COMMAND ARGS... | install FILE]"};
+  (words[0] == "run" ? line.program : line.trainer).assign(words.begin() + 2, words.end());
+  return line;
+}
+
+Result<Config> LoadConfig(const GetEnv& get, const std::string& program_folder, CommandLine command) {
   Reader reader(get);
   Config config;
   config.job = reader.Required("RINGMASTER_JOB");
@@ -166,12 +199,14 @@ Result<Config> LoadConfig(const GetEnv& get, const std::string& program_folder,
     reader.Problem("RINGMASTER_SLOTS", fmt::format("must be at most {} (got {})", kMaxSlots, slots));
   }
   config.slots = static_cast<int32_t>(std::min(slots, kMaxSlots));
-  config.program = std::move(program);
+  config.program = std::move(command.program);
   config.termination_log = reader.Optional("RINGMASTER_TERMINATION_LOG");
-  if (config.program.empty()) {
-    ReadTrainer(reader, program_folder, &config);
-  } else {
+  if (!config.program.empty()) {
     ReadProgram(reader, &config);
+  } else if (!command.trainer.empty()) {
+    ReadOwnTrainer(reader, std::move(command.trainer), &config);
+  } else {
+    ReadTrainer(reader, program_folder, &config);
   }
   if (const auto limit = reader.Seconds("RINGMASTER_STARTUP_SECONDS")) config.limits.startup = *limit;
   if (reader.Optional("RINGMASTER_STEP_SECONDS") != "auto") {

@@ -11,6 +11,7 @@
 
 #include "base/result.h"
 #include "worker/agent/hang_watch.h"
+#include "worker/agent/trainer_process.h"
 
 namespace ringmaster::agent {
 
@@ -28,16 +29,18 @@ struct Config {
   int doorbell = -1;        // of the pod's relay (slot_relay.h); -1: this process connects by itself
   std::string job_file;     // RINGMASTER_JOB_FILE: read by the trainer; here only checked
   std::string termination_log;  // RINGMASTER_TERMINATION_LOG; empty: no termination message
-  std::vector<std::string>
-      trainer;  // RINGMASTER_TRAINER split at spaces; unset: the one next to this program
-  std::vector<std::string> trainer_environment;  // "NAME=value": added to the agent's environment
-  std::vector<std::string> program;   // of `ringmaster-agent run -- COMMAND ARGS...`; empty: a native trainer
-  std::string framework;              // RINGMASTER_FRAMEWORK: whose variables the program gets
-  std::string role;                   // RINGMASTER_ROLE: of this pod; unset: worker
-  std::string address;                // RINGMASTER_ADDRESS: where other workers reach this pod
-  Duration stop_grace = seconds(30);  // RINGMASTER_STOP_SECONDS: from SIGTERM to SIGKILL of the program
-  int32_t port_base = 0;              // RINGMASTER_PORT_BASE: the first port of this pod; 0: any free port
-  bool prefix_lines = false;          // of the program's output, with its rank
+  // Its words: those of `ringmaster-agent train -- COMMAND ARGS...`, or RINGMASTER_TRAINER split at spaces;
+  // neither: the native trainer next to this program.
+  TrainerCommand trainer;
+  std::vector<std::string> program;  // of `ringmaster-agent run -- COMMAND ARGS...`; empty: a trainer
+  std::string framework;             // RINGMASTER_FRAMEWORK: whose variables the program gets
+  std::string role;                  // RINGMASTER_ROLE: of this pod; unset: worker
+  std::string address;               // RINGMASTER_ADDRESS: where other workers reach this pod
+  // RINGMASTER_STOP_SECONDS: from SIGTERM to SIGKILL of the program. A trainer that is a program has this
+  // long to end after the job has.
+  Duration stop_grace = seconds(30);
+  int32_t port_base = 0;      // RINGMASTER_PORT_BASE: the first port of this pod; 0: any free port
+  bool prefix_lines = false;  // of a program's output, with its rank or slot
   std::vector<std::string>
       preload;                // RINGMASTER_PRELOAD: Python modules for a spare, with commas between them
   std::string socket_folder;  // RINGMASTER_SOCKET_FOLDER; empty: a folder for temporary files
@@ -47,12 +50,19 @@ struct Config {
 
 using GetEnv = std::function<std::optional<std::string>(const char*)>;
 
-// Reads the configuration through `get`, and checks that the job file and the secret file are readable.
-// `program_folder` contains the default trainer; `program`: the user's program that the agent runs instead,
-// which needs neither a trainer nor a job file. Errors: kInvalid lists all problems, each with the
-// variable's name.
-Result<Config> LoadConfig(const GetEnv& get, const std::string& program_folder,
-                          std::vector<std::string> program = {});
+// The command of a user; both empty: the native trainer.
+struct CommandLine {
+  std::vector<std::string> program;  // after `run --`: the agent starts and stops it, and knows nothing of it
+  std::vector<std::string> trainer;  // after `train --`: it trains through libringmaster
+};
+
+// Parses the words after the agent's name. Errors: kInvalid with the usage.
+Result<CommandLine> ParseCommandLine(const std::vector<std::string>& words);
+
+// Reads the configuration through `get`, and checks that the trainer can run and that the files are readable.
+// `program_folder` contains the native trainer. A program needs no job file. Errors: kInvalid lists all
+// problems, each with the variable's name.
+Result<Config> LoadConfig(const GetEnv& get, const std::string& program_folder, CommandLine command = {});
 
 // Reads the secret, without trailing newlines. Called for every connection, because projected tokens rotate.
 Result<std::string> ReadSecret(const std::string& path);

@@ -28,7 +28,10 @@ std::optional<HangWatch::HangReport> HangWatch::Feed(Time now, const Sample& sam
   if (sample.activity != previous_.activity || sample.ready != previous_.ready || beats > 0 || waited) {
     const bool computed_all_along =
         sample.activity == Activity::kComputing && previous_.activity == Activity::kComputing;
-    if (computed_all_along && beats > 0) heartbeats_.Add(silent_ / static_cast<int64_t>(beats));
+    if (computed_all_along && beats > 0) {
+      heartbeats_.Add(silent_ / static_cast<int64_t>(beats));
+      longest_ = std::max(longest_, silent_);
+    }
     if (previous_.ready && previous_.activity == Activity::kDevice && sample.activity != Activity::kDevice)
       device_waits_.Add(silent_);
     silent_ = Duration::zero();
@@ -41,14 +44,14 @@ std::optional<HangWatch::HangReport> HangWatch::Feed(Time now, const Sample& sam
   switch (activity) {
     case Activity::kStarting:
       limit = limits_.startup;
-      doing = "starting";
+      doing = limits_.program && !sample.ready ? "starting, before it opened libringmaster" : "starting";
       break;
     case Activity::kComputing:
       limit = StepLimit();
       doing = "computing";
       break;
     case Activity::kExchanging:
-      limit = StepLimit() == Duration::zero() ? Duration::zero() : std::max(StepLimit(), kExchange);
+      limit = ExchangeLimit();
       doing = "exchanging";
       break;
     case Activity::kSaving:
@@ -74,7 +77,16 @@ std::optional<HangWatch::HangReport> HangWatch::Feed(Time now, const Sample& sam
 }
 
 Duration HangWatch::StepLimit() const {
-  return limits_.step ? *limits_.step : heartbeats_.Limit(kFloor, kUnlearned);
+  if (limits_.step == Duration::zero()) return Duration::zero();
+  if (limits_.program && !previous_.stepped) return limits_.startup;
+  if (limits_.step) return *limits_.step;
+  const Duration learned = heartbeats_.Limit(kFloor, kUnlearned);
+  return limits_.program ? std::max({learned, 2 * longest_, kProgramFloor}) : learned;
+}
+
+Duration HangWatch::ExchangeLimit() const {
+  if (limits_.step == Duration::zero()) return Duration::zero();
+  return std::max(limits_.step.value_or(heartbeats_.Limit(kFloor, kUnlearned)), kExchange);
 }
 
 Duration HangWatch::DeviceLimit() const {

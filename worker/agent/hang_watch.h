@@ -23,6 +23,13 @@ struct HangLimits {
   Duration saving = seconds(600);
   Duration reading = seconds(600);  // of training data
   Duration stopped = milliseconds(150);
+
+  // The trainer is a program of a user. It shows progress only where it calls the library, and compiles
+  // kernels in its first micro-batches: until it has committed a step, `startup` is the limit for computing,
+  // too.
+  bool program = false;
+  // For `stopped` of a program: a profiler may stop it for a moment.
+  static constexpr Duration kProgramStopped = seconds(1);
 };
 
 class HangWatch {
@@ -32,6 +39,9 @@ class HangWatch {
   // the first interval.
   static constexpr Duration kFloor = seconds(10);
   static constexpr Duration kUnlearned = seconds(60);
+  // The same of a program, and at least twice the longest interval: a new shape of data compiles kernels
+  // again.
+  static constexpr Duration kProgramFloor = seconds(300);
   // The least limit inside a collective, without a sign that its wait is alive (Sample::waits). It ends no
   // trainer: if its peer has died and the coordinator is away, its state is needed later. The coordinator
   // learns of the failed operation; a trainer that does not answer its Prepare hangs.
@@ -48,6 +58,7 @@ class HangWatch {
     uint64_t heartbeat = 0;
     bool stopped = false;  // by a signal or a tracer
     uint64_t waits = 0;    // counts only in a collective
+    bool stepped = false;  // it has committed a step
   };
   struct HangReport {
     std::string evidence;  // "hang" or "stopped", as in rendezvous::Down
@@ -63,6 +74,8 @@ class HangWatch {
 
   // Returns the current limit for the time between two heartbeats; zero: none.
   Duration StepLimit() const;
+  // Returns the current limit for a collective without a sign of life; zero: none.
+  Duration ExchangeLimit() const;
   // Returns the current limit of a wait for the device; zero: none.
   Duration DeviceLimit() const;
 
@@ -72,7 +85,8 @@ class HangWatch {
   Sample previous_;
   Duration silent_{};     // since the last sign of progress
   Duration stopped_{};    // without interruption
-  Intervals heartbeats_;  // between two heartbeats while computing
+  Duration longest_{};    // between two heartbeats while computing
+  Intervals heartbeats_;  // the same intervals
   Intervals device_waits_;
 };
 

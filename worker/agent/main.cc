@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// ringmaster-agent supervises the trainer of a worker pod, or, as `ringmaster-agent run -- COMMAND ARGS...`,
-// the program of a user. It is a separate program that links nothing of the trainer, so that it stays small.
-// `ringmaster-worker agent` execs it. `ringmaster-agent install FILE` copies it to a file, for containers
-// with other images.
+// ringmaster-agent supervises the trainer of a worker pod. It is a separate program that links nothing of the
+// trainer, so that it stays small.
+//
+//   ringmaster-agent                           the native trainer; `ringmaster-worker agent` execs this
+//   ringmaster-agent train -- COMMAND ARGS...  a program of the user that trains through libringmaster
+//   ringmaster-agent run -- COMMAND ARGS...    a program of the user that knows nothing of Ringmaster
+//   ringmaster-agent install FILE              copy the agent to a file, for containers with other images
 #include <malloc.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -61,7 +64,7 @@ int RefuseConfiguration(const std::string& message) {
 // Runs one agent. `environment`: the variables that it adds for its trainer.
 int RunAgent(agent::Config config, Result<std::vector<std::string>> environment) {
   if (!environment.ok()) return RefuseConfiguration(environment.error().message);
-  config.trainer_environment = std::move(environment).value();
+  config.trainer.variables = std::move(environment).value();
   if (!config.program.empty()) return agent::ProgramAgent(std::move(config)).Run();
   return agent::Agent(std::move(config)).Run();
 }
@@ -90,24 +93,15 @@ int Install(const char* path) {
   return agent::kExitInternal;
 }
 
-// Returns the words after `run --`; empty for the trainer's agent.
-Result<std::vector<std::string>> ProgramOf(int argc, char** argv) {
-  const std::vector<std::string> words(argv + 1, argv + argc);
-  if (words.empty() || words[0] != "run") return std::vector<std::string>();
-  if (words.size() < 3 || words[1] != "--")
-    return Error{Code::kInvalid, "usage: ringmaster-agent [run -- COMMAND ARGS... | install FILE]"};
-  return std::vector<std::string>(words.begin() + 2, words.end());
-}
-
 int Main(int argc, char** argv) {
   PrepareProcess();
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
   const std::string folder = error ? std::string(".") : self.parent_path().string();
   log::Init("agent pod=" + FromEnvironment("RINGMASTER_POD").value_or("?"));
-  Result<std::vector<std::string>> program = ProgramOf(argc, argv);
-  if (!program.ok()) return RefuseConfiguration(program.error().message);
-  Result<agent::Config> config = agent::LoadConfig(FromEnvironment, folder, std::move(program).value());
+  Result<agent::CommandLine> command = agent::ParseCommandLine({argv + 1, argv + argc});
+  if (!command.ok()) return RefuseConfiguration(command.error().message);
+  Result<agent::Config> config = agent::LoadConfig(FromEnvironment, folder, std::move(command).value());
   if (!config.ok()) return RefuseConfiguration(config.error().message);
   if (config->slots == 1)
     return RunAgent(std::move(*config),

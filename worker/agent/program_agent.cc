@@ -241,7 +241,7 @@ void ProgramAgent::LoseLink(const Error& why) {
 void ProgramAgent::Start(const program::Start& start) {
   CHECK(!program_, "a process of the last program is left");
   port_.reset();  // the program binds it now
-  std::vector<std::string> variables = config_.trainer_environment;
+  std::vector<std::string> variables = config_.trainer.variables;
   for (std::string& variable : ProgramEnvironment(config_.framework, start.order, start.rank))
     variables.push_back(std::move(variable));
   variables.push_back(fmt::format("RINGMASTER_MEMBER={}.{}", start.order.members[start.rank].id,
@@ -335,7 +335,7 @@ Result<ProgramProcess> ProgramAgent::StartProcess(const std::vector<std::string>
 void ProgramAgent::StartSpare() {
   spare_at_ = kNever;
   if (!program_ || program_->exit_code() || spare_) return;
-  std::vector<std::string> variables = config_.trainer_environment;
+  std::vector<std::string> variables = config_.trainer.variables;
   if (socket_) variables.push_back("RINGMASTER_PROGRESS_SOCKET=" + socket_->path());
   variables.push_back(fmt::format("RINGMASTER_MEMBER={}.spare", config_.pod));
   Result<SpareProgram> started = SpareProgram::Start(spare_command_, variables);

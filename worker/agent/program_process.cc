@@ -29,6 +29,7 @@
 
 #include "base/file.h"
 #include "base/pipe.h"
+#include "worker/agent/find_program.h"
 
 namespace ringmaster::agent {
 namespace {
@@ -39,21 +40,6 @@ constexpr std::array<std::string_view, 4> kHidden = {"RINGMASTER_SECRET_FILE", "
 constexpr std::string_view kUnbuffered = "PYTHONUNBUFFERED";
 
 std::string_view NameOf(std::string_view variable) { return variable.substr(0, variable.find('=')); }
-
-// Returns the path that a shell would run.
-Result<std::string> FindProgram(const std::string& name) {
-  if (name.find('/') != std::string::npos) return name;
-  const char* const set = std::getenv("PATH");
-  std::string_view path = set == nullptr ? "/usr/local/bin:/usr/bin:/bin" : set;
-  while (!path.empty()) {
-    const size_t colon = std::min(path.find(':'), path.size());
-    const std::string folder(path.substr(0, colon));
-    path.remove_prefix(std::min(colon + 1, path.size()));
-    std::string candidate = (folder.empty() ? "." : folder) + "/" + name;
-    if (::access(candidate.c_str(), X_OK) == 0) return candidate;
-  }
-  return Error{Code::kNotFound, fmt::format("{}: no such program in PATH", name)};
-}
 
 std::vector<char*> ArgumentPointers(std::vector<std::string>& texts) {
   std::vector<char*> pointers;

@@ -16,6 +16,8 @@
 
 #include "base/file.h"
 #include "base/pipe.h"
+#include "worker/agent/find_program.h"
+#include "worker/agent/program_process.h"
 
 namespace ringmaster::agent {
 namespace {
@@ -27,8 +29,8 @@ bool Sets(const char* entry, const char* name) {
   return std::strncmp(entry, name, length) == 0 && entry[length] == '=';
 }
 
-std::vector<std::string> ChildEnvironment(const std::vector<std::string>& variables, int channel_fd,
-                                          int page_fd, const std::string& member) {
+// Returns the environment that a native trainer inherits.
+std::vector<std::string> InheritedEnvironment(const std::vector<std::string>& variables) {
   std::vector<std::string> environment = variables;
   const auto replaced = [&](const char* entry) {
     return std::any_of(variables.begin(), variables.end(), [&](const std::string& variable) {
@@ -36,11 +38,21 @@ std::vector<std::string> ChildEnvironment(const std::vector<std::string>& variab
     });
   };
   for (char** entry = environ; *entry != nullptr; ++entry) {
-    const bool ours = Sets(*entry, kChannelFdVariable) || Sets(*entry, kPageFdVariable) ||
-                      Sets(*entry, kMemberVariable) || replaced(*entry) ||
-                      std::strncmp(*entry, kSecretVariable, std::strlen(kSecretVariable)) == 0;
-    if (!ours) environment.emplace_back(*entry);
+    const bool secret = std::strncmp(*entry, kSecretVariable, std::strlen(kSecretVariable)) == 0;
+    if (!secret && !replaced(*entry)) environment.emplace_back(*entry);
   }
+  return environment;
+}
+
+std::vector<std::string> ChildEnvironment(const TrainerCommand& command, int channel_fd, int page_fd,
+                                          const std::string& member) {
+  std::vector<std::string> environment = command.is_program
+                                             ? ProgramProcess::EnvironmentWith(command.variables)
+                                             : InheritedEnvironment(command.variables);
+  std::erase_if(environment, [](const std::string& entry) {
+    return Sets(entry.c_str(), kChannelFdVariable) || Sets(entry.c_str(), kPageFdVariable) ||
+           Sets(entry.c_str(), kMemberVariable);
+  });
   environment.push_back(fmt::format("{}={}", kChannelFdVariable, channel_fd));
   environment.push_back(fmt::format("{}={}", kPageFdVariable, page_fd));
   environment.push_back(fmt::format("{}={}", kMemberVariable, member));
@@ -56,6 +68,7 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
 
 struct ChildPlan {
   pid_t agent;
+  const char* path;
   char* const* argv;
   char* const* envp;
   int channel, page, out, err, failure;
@@ -82,7 +95,7 @@ bool KeepOpen(int fd) { return ::fcntl(fd, F_SETFD, 0) == 0; }
   }
   if (::dup2(plan.out, STDOUT_FILENO) >= 0 && ::dup2(plan.err, STDERR_FILENO) >= 0 &&
       KeepOpen(plan.channel) && KeepOpen(plan.page)) {
-    ::execve(plan.argv[0], plan.argv, plan.envp);
+    ::execve(plan.path, plan.argv, plan.envp);
   }
   const int why = errno;
   [[maybe_unused]] const ssize_t put = ::write(plan.failure, &why, sizeof why);
@@ -106,9 +119,9 @@ Status SetNonBlocking(int fd) {
 
 }  // namespace
 
-Result<std::unique_ptr<TrainerProcess>> TrainerProcess::Start(const std::vector<std::string>& command,
-                                                              const std::vector<std::string>& variables,
+Result<std::unique_ptr<TrainerProcess>> TrainerProcess::Start(const TrainerCommand& command,
                                                               const std::string& member) {
+  RM_ASSIGN(const std::string path, FindProgram(command.words.at(0)));
   RM_ASSIGN(SharedPageMemory page, SharedPageMemory::Create());
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return ErrnoError("socketpair", errno);
@@ -120,11 +133,11 @@ Result<std::unique_ptr<TrainerProcess>> TrainerProcess::Start(const std::vector<
   RM_TRY(SetNonBlocking(out.read.get()));
   RM_TRY(SetNonBlocking(err.read.get()));
 
-  std::vector<std::string> arguments = command;
-  std::vector<std::string> environment = ChildEnvironment(variables, theirs.get(), page.fd(), member);
+  std::vector<std::string> arguments = command.words;
+  std::vector<std::string> environment = ChildEnvironment(command, theirs.get(), page.fd(), member);
   const std::vector<char*> argv = Pointers(arguments);
   const std::vector<char*> envp = Pointers(environment);
-  const ChildPlan plan = {::getpid(), argv.data(),     envp.data(),     theirs.get(),
+  const ChildPlan plan = {::getpid(), path.c_str(),    argv.data(),     envp.data(),        theirs.get(),
                           page.fd(),  out.write.get(), err.write.get(), failure.write.get()};
 
   const pid_t pid = ::fork();
@@ -132,7 +145,7 @@ Result<std::unique_ptr<TrainerProcess>> TrainerProcess::Start(const std::vector<
   if (pid == 0) RunChild(plan);
   failure.write.Reset();
   if (const int why = ReadFailure(failure.read.get()); why != 0) {
-    return ErrnoError("run " + command[0], why);  // Agent::Reap reaps the zombie like an orphan
+    return ErrnoError("run " + command.words[0], why);  // Agent::Reap reaps the zombie like an orphan
   }
 
   auto process = std::make_unique<TrainerProcess>(Private{}, std::move(page), std::move(ours));

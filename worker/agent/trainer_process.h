@@ -26,14 +26,22 @@ inline constexpr const char* kChannelFdVariable = "RINGMASTER_CHANNEL_FD";
 inline constexpr const char* kPageFdVariable = "RINGMASTER_SLOT_FD";
 inline constexpr const char* kMemberVariable = "RINGMASTER_MEMBER";
 
+// What a trainer runs.
+struct TrainerCommand {
+  std::vector<std::string> words;      // words[0]: a path, or the name of a program in PATH
+  std::vector<std::string> variables;  // "NAME=value": override the agent's environment
+  // A program of a user, which trains through libringmaster: it gets the environment of a ProgramProcess.
+  bool is_program = false;
+};
+
 class TrainerProcess {
   struct Private {};
 
  public:
-  // Starts a trainer. Its environment is the agent's without the path of the secret, overridden by
-  // `variables` ("NAME=value") and the three variables above. Errors: those of the system, including exec.
-  static Result<std::unique_ptr<TrainerProcess>> Start(const std::vector<std::string>& command,
-                                                       const std::vector<std::string>& variables,
+  // Starts a trainer. Its environment is the agent's without the path of the secret, overridden by the
+  // command's variables and the three variables above. Errors: kNotFound, and those of the system, including
+  // exec.
+  static Result<std::unique_ptr<TrainerProcess>> Start(const TrainerCommand& command,
                                                        const std::string& member);
 
   TrainerProcess(Private, SharedPageMemory page, Fd channel)

@@ -21,7 +21,7 @@ std::vector<std::string> Command(const std::string& behaviour, int number = 0) {
 
 // Starts a trainer and waits for its Join.
 std::unique_ptr<TrainerProcess> StartJoined(const std::vector<std::string>& command) {
-  auto started = TrainerProcess::Start(command, {}, "agent.1");
+  auto started = TrainerProcess::Start({.words = command}, "agent.1");
   CHECK(started.ok(), "{}", started.error().message);
   std::unique_ptr<TrainerProcess> trainer = std::move(started).value();
   CHECK(WaitReadable(trainer->channel().fd()));
@@ -82,7 +82,7 @@ TEST(TrainerProcess, TheDeathWatchIsFasterThanPidfdAndSocketForALargeTrainer) {
 // The control for the test above: without a death watch the first sign of the same death is the pidfd or the
 // socket, when the memory has already been freed.
 TEST(TrainerProcess, WithoutTheDeathWatchTheMemoryIsFreedFirst) {
-  auto started = TrainerProcess::Start(Command("ballast", 512), {}, "agent.1");
+  auto started = TrainerProcess::Start({.words = Command("ballast", 512)}, "agent.1");
   ASSERT_TRUE(started.ok());
   TrainerProcess& trainer = **started;
   ASSERT_TRUE(WaitReadable(trainer.channel().fd()));
@@ -120,7 +120,7 @@ TEST(TrainerProcess, LeadsAProcessGroupAndHasNoSecret) {
 }
 
 TEST(TrainerProcess, AMissingProgramIsAnErrorNotAProcess) {
-  const auto started = TrainerProcess::Start({"/nowhere/trainer"}, {}, "agent.1");
+  const auto started = TrainerProcess::Start({.words = {"/nowhere/trainer"}}, "agent.1");
   ASSERT_FALSE(started.ok());
   EXPECT_EQ(started.error().code, Code::kNotFound);
   EXPECT_NE(started.error().message.find("/nowhere/trainer"), std::string::npos);

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// FindProgram returns the file that a shell would run. Thread-safe, except that it reads the environment.
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+
+namespace ringmaster::agent {
+
+// `name`: a path, or the name of a program in PATH. Errors: kNotFound when PATH has no such program.
+Result<std::string> FindProgram(const std::string& name);
+
+}  // namespace ringmaster::agent
