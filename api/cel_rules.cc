@@ -118,6 +118,13 @@ const std::vector<CelRule>& CrossFieldRules() {
        "must be ranks when spec.framework is native (got \"{self.launch.kind}\"): its agents start the "
        "ranks"},
       {"spec",
+       "launch.kind",
+       {"framework", "launch.kind"},
+       "self.launch.kind == 'library'",
+       "!(self.framework in ['tensorflow', 'deepspeed'])",
+       "must not be library when spec.framework is {self.framework}, whose processes communicate without the "
+       "library; use pytorch, jax or custom"},
+      {"spec",
        "lifecycle.success",
        {"framework", "lifecycle.success"},
        "self.framework == 'native' && has(self.lifecycle.success)",
@@ -126,8 +133,17 @@ const std::vector<CelRule>& CrossFieldRules() {
        "together"},
       {"spec",
        "lifecycle.success",
-       {"framework", "lifecycle.success"},
-       "self.framework != 'native' && has(self.lifecycle.success) && self.lifecycle.success == 'Chief'",
+       {"framework", "launch.kind", "lifecycle.success"},
+       "self.framework != 'native' && self.launch.kind == 'library' && has(self.lifecycle.success)",
+       "self.lifecycle.success == 'AllWorkers'",
+       "must be AllWorkers when spec.launch.kind is library (got \"{self.lifecycle.success}\"): its ranks "
+       "end "
+       "together"},
+      {"spec",
+       "lifecycle.success",
+       {"framework", "launch.kind", "lifecycle.success"},
+       "self.framework != 'native' && self.launch.kind != 'library' && has(self.lifecycle.success) && "
+       "self.lifecycle.success == 'Chief'",
        "has(self.roles) && self.roles.exists(r, r.name == 'chief')",
        "must not be Chief without a role named chief; add it to spec.roles, or use Rank0"},
       {"spec",
@@ -166,7 +182,13 @@ const std::vector<CelRule>& CrossFieldRules() {
       {"spec",
        "roles",
        {"framework", "launch.kind"},
-       "has(self.roles) && (" ROLES_KNOWN ") && self.launch.kind != 'none'",
+       "has(self.roles) && (" ROLES_KNOWN ") && self.framework != 'native' && self.launch.kind == 'library'",
+       "size(self.roles) == 0",
+       "must be empty when spec.launch.kind is library: all of its ranks are equal; remove it"},
+      {"spec",
+       "roles",
+       {"framework", "launch.kind"},
+       "has(self.roles) && (" ROLES_KNOWN ") && self.launch.kind == 'ranks'",
        "self.roles.all(r, !has(r.template) || (has(r.template.spec) && has(r.template.spec.containers) && "
        "(r.template.spec.containers.exists(c, c.name == 'worker') ? r.template.spec.containers.exists(c, "
        "c.name == 'worker' && " HAS_COMMAND("c") ") : size(r.template.spec.containers) > 0 && " HAS_COMMAND(
@@ -210,22 +232,21 @@ const std::vector<CelRule>& CrossFieldRules() {
        "has(self.workers.template.spec) && has(" CONTAINERS ") && (" CONTAINERS
        ".exists(c, c.name == 'worker') ? " CONTAINERS ".exists(c, c.name == 'worker' && " HAS_COMMAND(
            "c") ") : size(" CONTAINERS ") > 0 && " HAS_COMMAND(CONTAINERS "[0]") ")",
-       "the container that trains must have a command when spec.launch.kind is ranks: the agent starts it, "
-       "and "
-       "the ENTRYPOINT of an image is unknown; set command, or set spec.launch.kind to none"},
+       "the container that trains must have a command when spec.launch.kind is {self.launch.kind}: the agent "
+       "starts it, and the ENTRYPOINT of an image is unknown; set command, or set spec.launch.kind to none"},
       {"spec",
        "launch.preload",
        {"framework", "launch.kind"},
        "has(self.launch.preload) && size(self.launch.preload) > 0",
-       "self.framework != 'native' && self.launch.kind != 'none'",
-       "allowed only when agents start a program: spec.framework is {self.framework}, spec.launch.kind is "
-       "{self.launch.kind}",
+       "self.framework != 'native' && self.launch.kind == 'ranks'",
+       "allowed only when all ranks of a program restart together: spec.framework is {self.framework}, "
+       "spec.launch.kind is {self.launch.kind}; remove it",
        kForbidden},
       {"spec",
        "launch.preload",
        {"framework", "launch.kind"},
        "has(self.launch.preload) && size(self.launch.preload) > 0 && self.framework != 'native' && "
-       "self.launch.kind != 'none' && has(self.workers.template) && has(self.workers.template.spec) && "
+       "self.launch.kind == 'ranks' && has(self.workers.template) && has(self.workers.template.spec) && "
        "has(" CONTAINERS ") && size(" CONTAINERS ") > 0",
        CONTAINERS ".exists(c, c.name == 'worker') ? " CONTAINERS
                   ".exists(c, c.name == 'worker' && (" IS_PYTHON("c") ")) : " IS_PYTHON(CONTAINERS "[0]"),
@@ -233,8 +254,8 @@ const std::vector<CelRule>& CrossFieldRules() {
        "runs it"},
       {"spec",
        "workers.slots",
-       {"framework", "workers.slots"},
-       "self.framework in ['tensorflow', 'jax']",
+       {"framework", "launch.kind", "workers.slots"},
+       "self.framework in ['tensorflow', 'jax'] && self.launch.kind != 'library'",
        SLOTS " == '1'",
        "must be 1 when spec.framework is {self.framework} (got {" SLOTS
        "}): one process uses all GPUs of its worker"},

@@ -88,19 +88,22 @@ struct Table<Role> {
 template <>
 struct Table<Launch> {
   static constexpr auto kFields = std::tuple(
-      F("kind", &Launch::kind, {.max_length = 16, .values = "ranks|none"},
+      F("kind", &Launch::kind, {.max_length = 16, .values = "ranks|library|none"},
         "How the command of `workers.template` starts. ranks: an agent in each pod starts it once per rank, "
-        "and "
-        "restarts all ranks in place when one fails. none: the container runs as it is, and a failure "
-        "replaces the pods."),
+        "and restarts all ranks in place when one fails. library: the same, but the program trains through "
+        "Ringmaster's library (libringmaster, or the Python package ringmaster): when a rank fails, the "
+        "others continue with all of their state, and `workers.min` and `max` apply while it trains. "
+        "Frameworks pytorch, jax and custom. none: the container runs as it is, and a failure replaces the "
+        "pods."),
       F("silenceSeconds", &Launch::silenceSeconds, {.min = 0, .max = kYearSeconds},
-        "A rank counts as hung when it prints nothing, reports no progress and uses no CPU time for this "
+        "With kind ranks, a rank counts as hung when it prints nothing, reports no progress and uses no CPU "
+        "time for this "
         "long. 0: off. Programs that report progress are also held to `health.stepSeconds`."),
       F("preload", &Launch::preload,
         {.max_length = 253, .max_items = 32, .unique = true, .form = Form::kModule},
         "Python modules that a spare process imports in each pod, for each rank. It becomes the rank after "
         "a failure, which saves the time of the imports and costs the memory. The command must be python "
-        "with a script or a module."));
+        "with a script or a module. Kind ranks only."));
 };
 
 template <>
@@ -215,8 +218,8 @@ struct Table<Restart> {
         "Restarts in a row without a new step before the job fails."),
       F("stopSeconds", &Restart::stopSeconds, {.min = 0, .max = 86'400},
         "Time from SIGTERM to SIGKILL for the ranks that are still alive when one has failed. Ranks of "
-        "framework "
-        "native stay alive. Pods keep the value that they were created with."),
+        "framework native and of launch kind library stay alive; with the latter, this is the time that the "
+        "program has to end after its training has. Pods keep the value that they were created with."),
       F("backoff", &Restart::backoff, {}, "Delay between restarts."),
       F("rules", &Restart::rules, {.max_items = 64},
         "Rules for failures. The first rule that matches applies. Exit code 64 fails the job unless a "
@@ -231,7 +234,8 @@ struct Table<Health> {
       F("stepSeconds", &Health::stepSeconds,
         {.min = 0, .max = 999'999, .max_length = 8, .form = Form::kAutoSeconds},
         "Time for one step before the worker counts as hung: `auto` (derived from earlier steps), 0 (off) "
-        "or seconds. It applies to a program from its first report of progress on."),
+        "or seconds. It applies to a program from its first report of progress on, and with launch kind "
+        "library from its first step on."),
       F("unreachableNodeSeconds", &Health::unreachableNodeSeconds, {.min = 0, .max = kYearSeconds},
         "How long to wait for an unreachable node before replacing its workers."),
       F("nodeExclusionSeconds", &Health::nodeExclusionSeconds, {.min = 0, .max = kYearSeconds},
@@ -260,11 +264,11 @@ struct Table<Spec> {
       F("framework", &Spec::framework,
         {.required = true,
          .max_length = 16,
-         .values = "native|pytorch|tensorflow|deepspeed|jax",
+         .values = "native|pytorch|tensorflow|deepspeed|jax|custom",
          .change = Change::kNever},
         "Framework whose training loop runs. native: the built-in engine, configured by `training`. The "
-        "others "
-        "require `workers.template`."),
+        "others require `workers.template`. custom: any other program; its ranks get RINGMASTER_RANK and "
+        "RINGMASTER_WORLD_SIZE, and the variables of no framework."),
       F("suspend", &Spec::suspend, {.change = Change::kAnytime},
         "true: write a checkpoint and stop the workers. false: run, and resume from the checkpoint."),
       F("managedBy", &Spec::managedBy,

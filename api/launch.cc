@@ -9,6 +9,8 @@ namespace {
 
 // From the SIGKILL of the last rank to the end of its agent.
 constexpr int32_t kAgentSeconds = 5;
+// From the coordinator's order to exit to the end of an agent, when no code of the user follows.
+constexpr int32_t kFinishSeconds = 3;
 
 bool IsNative(const Spec& spec) { return spec.framework == "native"; }
 
@@ -16,11 +18,24 @@ bool IsNative(const Spec& spec) { return spec.framework == "native"; }
 
 bool RunsPrograms(const Spec& spec) { return !IsNative(spec) && spec.launch.kind == "ranks"; }
 
-bool RestartsInPlace(const Spec& spec) { return IsNative(spec) || RunsPrograms(spec); }
+bool UsesLibrary(const Spec& spec) { return !IsNative(spec) && spec.launch.kind == "library"; }
+
+bool RunsTrainers(const Spec& spec) { return IsNative(spec) || UsesLibrary(spec); }
+
+bool RunsCommand(const Spec& spec) { return RunsPrograms(spec) || UsesLibrary(spec); }
+
+bool RestartsInPlace(const Spec& spec) { return RunsTrainers(spec) || RunsPrograms(spec); }
 
 int32_t GraceSeconds(const Spec& spec) {
   const int32_t grace = spec.checkpoint.gracePeriodSeconds;
-  return RunsPrograms(spec) ? std::max(grace, spec.restart.stopSeconds + kAgentSeconds) : grace;
+  const int32_t stop = spec.restart.stopSeconds + kAgentSeconds;
+  // With the library, the checkpoint comes first, and then the program ends.
+  if (UsesLibrary(spec)) return grace + stop;
+  return RunsPrograms(spec) ? std::max(grace, stop) : grace;
+}
+
+int32_t FinishSeconds(const Spec& spec) {
+  return UsesLibrary(spec) ? spec.restart.stopSeconds + kAgentSeconds : kFinishSeconds;
 }
 
 std::string_view RolesOf(std::string_view framework) {

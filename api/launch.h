@@ -11,9 +11,20 @@
 
 namespace ringmaster::api {
 
-// Whether an agent in each pod starts the command of `workers.template` as ranks: a framework other than
-// native with `launch.kind: ranks`.
+// Whether the ranks are programs that know nothing of Ringmaster: a framework other than native with
+// `launch.kind: ranks`. One that fails ends all others.
 bool RunsPrograms(const Spec& spec);
+
+// Whether the ranks are programs that train through libringmaster: a framework other than native with
+// `launch.kind: library`.
+bool UsesLibrary(const Spec& spec);
+
+// Whether the ranks are trainers, which keep the training state when another one fails: framework native, or
+// `launch.kind: library`.
+bool RunsTrainers(const Spec& spec);
+
+// Whether an agent in each pod starts the command of `workers.template`: RunsPrograms or UsesLibrary.
+bool RunsCommand(const Spec& spec);
 
 // Whether ranks restart in their pods: an agent keeps them, and a coordinator orders when they start. Only a
 // lost pod is created again. Otherwise a failure replaces all pods.
@@ -22,6 +33,10 @@ bool RestartsInPlace(const Spec& spec);
 // Returns the time that a pod has from SIGTERM to SIGKILL: `checkpoint.gracePeriodSeconds`, or more when its
 // agent gives the ranks more time to stop.
 int32_t GraceSeconds(const Spec& spec);
+
+// Returns how long a pod may take to end by itself after the job has: in a job with the library, the code of
+// the user that follows the training loop.
+int32_t FinishSeconds(const Spec& spec);
 
 // ---- roles
 

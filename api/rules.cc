@@ -25,7 +25,11 @@ bool HasCommand(const Json& pod_template) {
 class Rulebook {
  public:
   Rulebook(const TrainingJob& job, std::vector<Problem>& problems)
-      : job_(job), spec_(job.spec), problems_(problems), known_(problems.size()) {}
+      : job_(job),
+        spec_(job.spec),
+        library_(UsesLibrary(job.spec)),
+        problems_(problems),
+        known_(problems.size()) {}
 
   void Check() {
     Name();
@@ -92,8 +96,8 @@ class Rulebook {
     Launch(native);
     Roles();
     const auto& workers = spec_.workers;
-    const bool one_process = spec_.framework == "tensorflow" || spec_.framework == "jax";
-    if (one_process && workers.slots != "1" && Clean({"spec.workers.slots"})) {
+    const bool one_process = (spec_.framework == "tensorflow" || spec_.framework == "jax") && !library_;
+    if (one_process && workers.slots != "1" && Clean({"spec.workers.slots", "spec.launch.kind"})) {
       Add("spec.workers.slots",
           fmt::format("must be 1 when spec.framework is {} (got {}): one process uses all GPUs of its worker",
                       spec_.framework, workers.slots));
@@ -111,32 +115,45 @@ class Rulebook {
           fmt::format("must be ranks when spec.framework is native (got \"{}\"): its agents start the ranks",
                       kind));
     }
+    if (library_ && (spec_.framework == "tensorflow" || spec_.framework == "deepspeed")) {
+      Add("spec.launch.kind",
+          fmt::format("must not be library when spec.framework is {}, whose processes communicate without "
+                      "the library; use pytorch, jax or custom",
+                      spec_.framework));
+    }
     const std::string success = spec_.lifecycle.success.value_or("AllWorkers");
     if (native && success != "AllWorkers" && Clean({"spec.lifecycle.success"})) {
       Add("spec.lifecycle.success",
           fmt::format("must be AllWorkers when spec.framework is native (got \"{}\"): its ranks end together",
                       success));
     }
+    if (library_ && success != "AllWorkers" && Clean({"spec.lifecycle.success"})) {
+      Add("spec.lifecycle.success",
+          fmt::format("must be AllWorkers when spec.launch.kind is library (got \"{}\"): its ranks end "
+                      "together",
+                      success));
+    }
     const Json& pod_template = spec_.workers.template_;
-    if (!spec_.launch.preload.empty() && (native || kind == "none")) {
+    if (!spec_.launch.preload.empty() && (native || kind != "ranks")) {
       Add("spec.launch.preload",
-          fmt::format(
-              "allowed only when agents start a program: spec.framework is {}, spec.launch.kind is {}",
-              spec_.framework, kind));
+          fmt::format("allowed only when all ranks of a program restart together: spec.framework is {}, "
+                      "spec.launch.kind is {}; remove it",
+                      spec_.framework, kind));
     }
     if (native || kind == "none" || pod_template.is_null() || !Clean({"spec.workers.template"})) return;
     if (const Json* container = TrainingContainer(pod_template);
         container != nullptr && container->contains("command") && !(*container)["command"].empty())
       return Preload((*container)["command"].front().get<std::string>());
     Add("spec.workers.template.spec.containers",
-        "the container that trains must have a command when spec.launch.kind is ranks: the agent starts it, "
-        "and "
-        "the ENTRYPOINT of an image is unknown; set command, or set spec.launch.kind to none");
+        fmt::format(
+            "the container that trains must have a command when spec.launch.kind is {}: the agent starts it, "
+            "and the ENTRYPOINT of an image is unknown; set command, or set spec.launch.kind to none",
+            kind));
   }
 
   // The agent checks the rest of the command, which `args` may continue.
   void Preload(const std::string& program) {
-    if (spec_.launch.preload.empty() || program.find("python") != std::string::npos) return;
+    if (library_ || spec_.launch.preload.empty() || program.find("python") != std::string::npos) return;
     Add("spec.launch.preload",
         "the command must be python with a script or a module: the modules are imported in the process that "
         "runs it");
@@ -146,8 +163,8 @@ class Rulebook {
     if (!Clean({"spec.roles"})) return;
     const std::vector<Role>& roles = spec_.roles;
     const bool chief = FindRole(spec_, kChief) != nullptr;
-    if (!chief && spec_.framework != "native" && spec_.lifecycle.success == "Chief" &&
-        Clean({"spec.lifecycle.success"})) {
+    if (!chief && spec_.framework != "native" && !library_ && spec_.lifecycle.success == "Chief" &&
+        Clean({"spec.lifecycle.success", "spec.launch.kind"})) {
       Add("spec.lifecycle.success",
           "must not be Chief without a role named chief; add it to spec.roles, or use Rank0");
     }
@@ -161,6 +178,10 @@ class Rulebook {
                                     spec_.framework));
       return;
     }
+    if (library_ && !roles.empty() && Clean({"spec.launch.kind"})) {
+      Add("spec.roles",
+          "must be empty when spec.launch.kind is library: all of its ranks are equal; remove it");
+    }
     for (size_t i = 0; i < roles.size(); ++i) CheckRole(roles[i], fmt::format("spec.roles[{}]", i));
     if (!chief && FindRole(spec_, kParameterServer) != nullptr && spec_.lifecycle.success != "Rank0") {
       Add("spec.roles",
@@ -170,7 +191,7 @@ class Rulebook {
     const auto lacks_command = [](const Role& role) {
       return !role.template_.is_null() && !HasCommand(role.template_);
     };
-    if (spec_.launch.kind != "none" && std::any_of(roles.begin(), roles.end(), lacks_command)) {
+    if (spec_.launch.kind == "ranks" && std::any_of(roles.begin(), roles.end(), lacks_command)) {
       Add("spec.roles",
           "the container that trains must have a command when spec.launch.kind is ranks: the agent starts "
           "it");
@@ -351,6 +372,7 @@ class Rulebook {
 
   const TrainingJob& job_;
   const Spec& spec_;
+  const bool library_;
   std::vector<Problem>& problems_;
   const size_t known_;
 };

@@ -50,7 +50,7 @@ struct Role {
 
 // How the command of a worker's template starts; frameworks other than native.
 struct Launch {
-  std::string kind = "ranks";        // ranks | none
+  std::string kind = "ranks";        // ranks | library | none
   int32_t silenceSeconds = 1800;     // without output and CPU time; 0: off
   std::vector<std::string> preload;  // Python modules
   bool operator==(const Launch&) const = default;
@@ -205,7 +205,7 @@ struct Lifecycle {
 };
 
 struct Spec {
-  std::string framework;  // native | pytorch | tensorflow | deepspeed | jax
+  std::string framework;  // native | pytorch | tensorflow | deepspeed | jax | custom
   bool suspend = false;
   std::string managedBy = "ringmaster.dev/operator";
   Workers workers;
