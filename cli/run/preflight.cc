@@ -6,6 +6,7 @@
 
 #include <filesystem>
 
+#include "api/launch.h"
 #include "cli/plot/progress_bar.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/compute/engine/model.h"
@@ -46,7 +47,12 @@ Result<RunPlan> MakePlan(api::TrainingJob job, const std::string& checkpoint_fol
   plan.notes = Notes(job.spec);
   job.spec.checkpoint.path = Absolute(checkpoint_folder);
   if (job.spec.framework != "native") {
-    RM_ASSIGN(plan.programs, ReadUserPrograms(job, &plan.notes));
+    RM_ASSIGN(UserPrograms programs, ReadUserPrograms(job, &plan.notes));
+    if (api::UsesLibrary(job.spec)) {
+      plan.library = std::move(programs.workers);
+    } else {
+      plan.programs = std::move(programs);
+    }
     plan.checkpoint_bytes = kLogBytes;
     plan.job = std::move(job);
     return plan;

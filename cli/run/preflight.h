@@ -17,12 +17,13 @@
 namespace ringmaster::cli {
 
 struct RunPlan {
-  std::optional<UserPrograms> programs;  // of frameworks other than native
+  std::optional<UserPrograms> programs;  // launch.kind ranks
+  std::optional<UserProgram> library;    // launch.kind library
   api::TrainingJob job;                  // resolved: paths absolute, checkpoint folder filled in
   trainer::RunConfig config;             // native only, and so is the fingerprint
-  std::string fingerprint;
-  int64_t checkpoint_bytes = 0;    // size of one checkpoint
-  std::vector<std::string> notes;  // messages for the user: fields that do not apply on one machine
+  std::string fingerprint;               // empty: the checkpoints of any program
+  int64_t checkpoint_bytes = 0;          // size of one checkpoint; of programs: of the log
+  std::vector<std::string> notes;        // messages for the user: fields that do not apply on one machine
 };
 
 // Returns the absolute path of the output folder: --out, or ringmaster-out/<job>.

@@ -53,7 +53,7 @@ RunEvent ValidationEvent(const rendezvous::ValidationResult& result) {
 RunView::RunView(const RunPlan& plan, OutputPaths paths, int64_t resume_step, ProgressStyle style)
     : paths_(std::move(paths)),
       programs_(plan.programs.has_value()),
-      language_model_(!programs_ && plan.config.model.kind == engine::ModelKind::kGpt),
+      language_model_(!programs_ && !plan.library && plan.config.model.kind == engine::ModelKind::kGpt),
       tokens_per_sample_(language_model_ ? plan.config.model.context : 0),
       human_output_(style != ProgressStyle::kJson),
       display_(style) {
@@ -70,7 +70,7 @@ Result<std::unique_ptr<RunView>> RunView::Create(const RunPlan& plan, const Outp
   RM_ASSIGN(view->busy_log_, BusyLog::Open(paths.busy_times));
   if (options.tensorboard) RM_TRY(view->OpenTensorboard(resume_step));
   // How many steps a program will do, it may report itself.
-  const std::string steps = view->programs_ ? "" : fmt::format("{} steps on ", plan.config.steps);
+  const std::string steps = plan.config.steps > 0 ? fmt::format("{} steps on ", plan.config.steps) : "";
   RunEvent started = PlainEvent(
       false, "Started",
       fmt::format("{}: {}{} workers", plan.job.metadata.name, steps, plan.job.spec.workers.replicas));

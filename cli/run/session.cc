@@ -35,9 +35,8 @@
 namespace ringmaster::cli {
 namespace {
 
-constexpr auto kTick = milliseconds(100);    // period of the display and of --chaos
-constexpr auto kMlflowGrace = seconds(15);   // to upload the rest at the end
-constexpr auto kShutdownGrace = seconds(3);  // time for workers to exit once the result is durable
+constexpr auto kTick = milliseconds(100);   // period of the display and of --chaos
+constexpr auto kMlflowGrace = seconds(15);  // to upload the rest at the end
 
 // `name`: of one of our programs.
 Result<std::string> ProgramNextToThis(const char* name) {
@@ -71,7 +70,8 @@ class Session::Impl {
 
   // Starts everything except the workers. An error here is reported as bad input.
   Status Prepare(int64_t resume_step) {
-    RM_ASSIGN(worker_, ProgramNextToThis(plan_.programs ? "ringmaster-agent" : "ringmaster-worker"));
+    const bool command = api::RunsCommand(plan_.job.spec);
+    RM_ASSIGN(worker_, ProgramNextToThis(command ? "ringmaster-agent" : "ringmaster-worker"));
     if (options_.chaos.kind != ChaosOptions::Kind::kNone) {
       // Injected failures must not exhaust the restart limits.
       plan_.job.spec.restart.maxRestarts = 1'000'000;
@@ -116,7 +116,8 @@ class Session::Impl {
     const std::string& name = plan_.job.metadata.name;
     options.job.experiment = options_.mlflow_experiment.empty() ? name : options_.mlflow_experiment;
     options.job.run_name = name;
-    options.job.parameters = FlattenParameters(api::ToJson(plan_.job).at("spec").at("training"));
+    options.job.parameters =
+        FlattenParameters(api::ToJson(plan_.job).at("spec").value("training", Json::object()));
     options.job.parameters.emplace_back("workers.replicas", std::to_string(plan_.job.spec.workers.replicas));
     options.job.tags = {{"mlflow.source.name", "ringmaster run"}, {"ringmaster.version", VersionText()}};
     options.say = [this](bool warning, const std::string& text) {
@@ -176,7 +177,7 @@ class Session::Impl {
   }
 
   std::vector<std::string> ArgvOf(const UserProgram& program) const {
-    std::vector<std::string> argv = {worker_, "run", "--"};
+    std::vector<std::string> argv = {worker_, plan_.library ? "train" : "run", "--"};
     argv.insert(argv.end(), program.command.begin(), program.command.end());
     return argv;
   }
@@ -208,6 +209,11 @@ class Session::Impl {
         const bool master = role.empty() && index == 0 && role_programs_.contains(api::kMaster);
         return &role_programs_.at(master ? api::kMaster : role);
       };
+    } else if (plan_.library) {
+      options.argv = ArgvOf(*plan_.library);
+      options.working_folder = plan_.library->folder;
+      AddProgram("", *plan_.library);
+      options.role_program = [this](const std::string&, int32_t) { return &role_programs_.at(""); };
     } else {
       options.argv.push_back("agent");
     }
@@ -219,6 +225,9 @@ class Session::Impl {
         {"RINGMASTER_THREADS", std::to_string(ThreadsPerWorker(plan_.job.spec.workers.replicas))},
         {"RINGMASTER_STARTUP_SECONDS", std::to_string(plan_.job.spec.health.startupSeconds)},
         {"RINGMASTER_STEP_SECONDS", plan_.job.spec.health.stepSeconds}};
+    if (api::RunsCommand(plan_.job.spec))
+      options.environment.extra["RINGMASTER_STOP_SECONDS"] =
+          std::to_string(plan_.job.spec.restart.stopSeconds);
     if (plan_.programs) {
       options.environment.extra["RINGMASTER_FRAMEWORK"] = plan_.job.spec.framework;
       options.environment.extra["RINGMASTER_ADDRESS"] = "127.0.0.1";
@@ -228,9 +237,7 @@ class Session::Impl {
           std::filesystem::path(run_folder_->secret_file()).parent_path().string();
       options.environment.extra["RINGMASTER_SILENCE_SECONDS"] =
           std::to_string(plan_.job.spec.launch.silenceSeconds);
-      options.environment.extra["RINGMASTER_STOP_SECONDS"] =
-          std::to_string(plan_.job.spec.restart.stopSeconds);
-    } else {
+    } else if (!plan_.library) {
       AddSlots(options.environment.extra);
     }
     options.on_gang = [this](const control::Key&, const core::SetGang& order) {
@@ -349,7 +356,7 @@ class Session::Impl {
     if (backend_->Settled(key_) && (Stopped() || JobStatus().ended())) return true;
     if (!Durable()) return false;
     if (!durable_since_) durable_since_ = Now();
-    return Now() - *durable_since_ > kShutdownGrace;
+    return Now() - *durable_since_ > seconds(api::FinishSeconds(plan_.job.spec));
   }
 
   int Finish() {

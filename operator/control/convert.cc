@@ -90,6 +90,7 @@ core::Job FromApi(const api::TrainingJob& job, const std::string& uid, int64_t s
   result.backoff_initial = seconds(spec.restart.backoff.initialSeconds);
   result.backoff_max = seconds(spec.restart.backoff.maxSeconds);
   result.stop_grace = seconds(spec.restart.stopSeconds);
+  result.finish_grace = seconds(api::FinishSeconds(spec));
   for (const api::RestartRule& rule : spec.restart.rules) result.rules.push_back(FromApi(rule));
   result.gang = GangModeOf(spec.scheduling.gang);
   result.gang_timeout = seconds(spec.scheduling.timeoutSeconds);

@@ -26,7 +26,6 @@ inline constexpr Duration kAbsenceGuard = seconds(10);  // a younger pod's agent
 // ready less than a minute after its last heartbeat.
 inline constexpr Duration kSuspicionPeriod = seconds(90);
 inline constexpr Duration kExitGuard = seconds(2);      // after exit 0 the job's end may still be reported
-inline constexpr Duration kShutdownGuard = seconds(3);  // after success the agents end without a deletion
 inline constexpr Duration kDrainGrace = seconds(30);    // the longest grace for pods of an older attempt
 // The highest attempt that counts. A pod with a higher one, which only another writer can have created, is
 // removed and does not raise the attempt.

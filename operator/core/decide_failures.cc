@@ -209,7 +209,7 @@ std::optional<Finding> ExamineTrainer(const Observed& o, Time now) {
   const auto& record = *o.report->last_failure;
   if (record.evidence == "eof" || record.evidence == "silence") return std::nullopt;  // examined as a pod
   // The other workers report the end at once; its agent reports the exit code some milliseconds later.
-  if (record.evidence == "mutex" && record.exit_code == 0) return std::nullopt;
+  if (record.evidence == "mutex" && record.exit_code == 0 && record.message.empty()) return std::nullopt;
   Failure failure = FailureOf(o, record, now);
   auto ruling = ApplyUserRules(o.job.rules, failure, {});
   if (!ruling) ruling = RuleDecision{RuleAction::kRestart, false, "restarted in place by its agent"};

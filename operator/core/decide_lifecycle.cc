@@ -157,7 +157,8 @@ Decision CleanUpEnded(const Observed& o, Time now, Requeue& requeue) {
   const Time ended = ledger.completion_time.value_or(now);
   // The coordinator asks the agents of a finished gang to exit, so their pods get a moment without a
   // deletion. A completion time in the future comes from a clock that was set back since.
-  const bool exiting = ledger.outcome == Outcome::kSucceeded && now >= ended && now < ended + kShutdownGuard;
+  const bool exiting =
+      ledger.outcome == Outcome::kSucceeded && now >= ended && now < ended + o.job.finish_grace;
   for (const Pod& pod : o.pods) {
     const bool remove =
         o.job.clean_pods == CleanPods::kAll ||
@@ -167,7 +168,7 @@ Decision CleanUpEnded(const Observed& o, Time now, Requeue& requeue) {
       continue;
     }
     if (exiting && pod.alive()) {
-      requeue.By(ended + kShutdownGuard);
+      requeue.By(ended + o.job.finish_grace);
       continue;
     }
     DrainPod(o.job, pod, now, decision.actions, requeue);
@@ -238,8 +239,8 @@ Decision CarryOutStop(const Observed& o, Time now, Requeue& requeue) {
     if (now >= limit) {
       RemovePod(o.job, pod, Duration{0}, now, decision.actions, requeue);
     } else if (!o.job.in_place || old || durable || !pod.alive()) {
-      RemovePod(o.job, pod, std::min(limit - now, durable ? kDrainGrace : o.job.grace), now, decision.actions,
-                requeue);
+      const Duration grace = durable ? std::max(kDrainGrace, o.job.finish_grace) : o.job.grace;
+      RemovePod(o.job, pod, std::min(limit - now, grace), now, decision.actions, requeue);
     } else if (pod.deleting()) {
       RemovePod(o.job, pod, o.job.grace, now, decision.actions, requeue);
     }

@@ -59,6 +59,9 @@ struct RolePlace {
 // Returns what RankInRole was given; nullopt: no pod has this rank.
 std::optional<RolePlace> RolePlaceOf(int32_t rank);
 
+// How long the agents may take to end without a deletion after a success, when no code of the user follows.
+inline constexpr Duration kFinishGrace = seconds(3);
+
 struct Job {
   std::string name;
   std::string uid;              // changes when a job is deleted and created again under the same name
@@ -81,6 +84,7 @@ struct Job {
 
   Duration grace = seconds(120);      // for a checkpoint, when pods are stopped
   Duration stop_grace = seconds(30);  // from SIGTERM to SIGKILL of a program that is restarted in place
+  Duration finish_grace = kFinishGrace;
   int32_t max_restarts = 10;
   int32_t max_without_progress = 3;
   Duration backoff_initial = seconds(5);

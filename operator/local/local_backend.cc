@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "operator/control/convert.h"
 #include "operator/core/job.h"
 #include "operator/core/rules.h"
@@ -376,6 +377,8 @@ SpawnSpec LocalBackend::SpecOf(const Key& key, const std::string& pod, int32_t r
   spec.argv = options_.argv;
   const std::string own = options_.directory + "/pods/" + pod;
   spec.folder = options_.working_folder.empty() ? own : options_.working_folder;
+  // For the termination message.
+  if (const Status made = MakeFolder(own); !made.ok()) log::Warn("{}", made.error().message);
   spec.log = options_.directory + "/logs/" + pod + ".log";
   spec.environment = options_.environment.extra;
   if (const auto place = core::RolePlaceOf(rank); place && options_.role_program) {

@@ -432,8 +432,8 @@ TEST(Decide, AFinishedJobSucceedsAndItsAgentsGetTimeToExit) {
   EXPECT_EQ(o.status.display.weights_hash, "abc");
   const Decision wait = Settle(o, kT0);
   EXPECT_EQ(o.pods.size(), 2U);
-  EXPECT_EQ(wait.requeue_at, kT0 + kShutdownGuard);
-  Settle(o, kT0 + kShutdownGuard);
+  EXPECT_EQ(wait.requeue_at, kT0 + kFinishGrace);
+  Settle(o, kT0 + kFinishGrace);
   EXPECT_TRUE(o.pods.empty());
 }
 
@@ -464,7 +464,7 @@ TEST(Decide, ASidecarDoesNotOutliveItsJob) {
   o.pods[1].lingers = true;
   Obey(o, Decide(o, kT0), kT0);
   ASSERT_EQ(o.status.ledger.outcome, Outcome::kSucceeded);
-  const auto removed = All<DeletePod>(Decide(o, kT0 + kShutdownGuard));
+  const auto removed = All<DeletePod>(Decide(o, kT0 + kFinishGrace));
   ASSERT_EQ(removed.size(), 1U);
   EXPECT_EQ(removed[0].name, "job-1-1");
   EXPECT_FALSE(removed[0].force());

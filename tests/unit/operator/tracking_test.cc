@@ -43,7 +43,7 @@ TEST(Tracking, WorkThatWasFinishedDuringAnAbsenceIsNotDoneAgain) {
   o.pods[0].delete_by = kT0;
   EXPECT_EQ(Written(Decide(o, kT0)).outcome, Outcome::kSucceeded);
   Obey(o, Decide(o, kT0), kT0);
-  EXPECT_EQ(All<UntrackPod>(Decide(o, kT0 + kShutdownGuard)).size(), 2U);
+  EXPECT_EQ(All<UntrackPod>(Decide(o, kT0 + kFinishGrace)).size(), 2U);
 }
 
 TEST(Tracking, TheSuccessOfAPodThatIsNotTrackedIsAccountedAtOnce) {
