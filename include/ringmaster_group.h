@@ -72,11 +72,11 @@ RM_API const char* rm_group_transport(const rm_group* group);
 RM_API void rm_group_abort(rm_group* group, uint64_t generation);
 
 /*
- * Returns the lowest rank whose process has ended, if it ran on this host; -1 otherwise. An operation notices
- * by itself when the member that it waits for dies; this sees the others, too. It cannot tell a death from an
- * orderly end. Thread-safe.
+ * Returns the lowest rank from `first` whose process ran on this host and has ended; -1 otherwise. An
+ * operation notices by itself when the member that it waits for dies; this sees the others, too. It cannot
+ * tell a death from an orderly end. Thread-safe.
  */
-RM_API int32_t rm_group_lost(const rm_group* group);
+RM_API int32_t rm_group_lost(const rm_group* group, int32_t first);
 
 /* ---- collectives; sizes may be 0 ---- */
 

@@ -43,9 +43,10 @@ Status Group::Connect(const fabric::Membership& membership) {
   return Ok();
 }
 
-int Group::Lost() const {
+int Group::Lost(int first) const {
   const MutexLock lock(mutex_);
   for (const Process& process : processes_) {
+    if (process.rank < first) continue;
     pollfd poll = {process.fd.get(), POLLIN, 0};
     if (::poll(&poll, 1, 0) > 0) return process.rank;
   }

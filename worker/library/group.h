@@ -35,8 +35,8 @@ class Group {
   // As Fabric::Abort. Thread-safe.
   void Abort(uint64_t generation) { fabric_->Abort(generation); }
 
-  // Returns the lowest rank of this host whose process has ended, or -1. Thread-safe.
-  int Lost() const;
+  // Returns the lowest rank from `first` whose process ran on this host and has ended, or -1. Thread-safe.
+  int Lost(int first) const;
 
   // Each returns kInvalid for a call that must not reach the communicator.
   Status CheckConnected() const;

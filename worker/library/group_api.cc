@@ -136,8 +136,8 @@ void rm_group_abort(rm_group* group, uint64_t generation) {
   if (group != nullptr && group->group != nullptr) group->group->Abort(generation);
 }
 
-int32_t rm_group_lost(const rm_group* group) {
-  return group == nullptr || group->group == nullptr ? -1 : group->group->Lost();
+int32_t rm_group_lost(const rm_group* group, int32_t first) {
+  return group == nullptr || group->group == nullptr ? -1 : group->group->Lost(first);
 }
 
 rm_status rm_group_all_reduce(rm_group* group, void* data, uint64_t elements, int32_t element,

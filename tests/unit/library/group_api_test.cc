@@ -89,7 +89,7 @@ TEST(GroupApi, BytesTravel) {
   Members members(3);
   members.Run([](int rank, rm_group* group) {
     EXPECT_STREQ(rm_group_transport(group), "shm");
-    EXPECT_EQ(rm_group_lost(group), -1);
+    EXPECT_EQ(rm_group_lost(group, 0), -1);
     std::array<uint8_t, 3> gathered{};
     gathered[static_cast<size_t>(rank)] = static_cast<uint8_t>(10 + rank);
     EXPECT_EQ(rm_group_all_gather(group, gathered.data(), 3), RM_OK);
