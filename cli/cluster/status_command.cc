@@ -40,8 +40,10 @@ struct StatusFlags {
 // Returns the memberships of the pods whose logs can be read; none for a large gang.
 LoggedMemberships ReadMemberships(Cluster& cluster, const Json& job, const std::vector<Json>& pods) {
   LoggedMemberships memberships;
-  if (json::Text(json::Child(job, "spec"), "framework") != "native" || pods.size() > kMaxRanksRead)
-    return memberships;
+  const Json& spec = json::Child(job, "spec");
+  const bool trainers = json::Text(spec, "framework") == "native" ||
+                        json::Text(json::Child(spec, "launch"), "kind") == "library";
+  if (!trainers || pods.size() > kMaxRanksRead) return memberships;
   std::vector<Cluster::Container> containers;
   for (const Json& pod : pods) {
     const auto phase = json::Text(json::Child(pod, "status"), "phase");

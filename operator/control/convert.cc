@@ -77,6 +77,7 @@ core::Job FromApi(const api::TrainingJob& job, const std::string& uid, int64_t s
   result.spec_generation = spec_generation;
   result.in_place = api::RestartsInPlace(spec);
   result.programs = api::RunsPrograms(spec);
+  result.library = api::UsesLibrary(spec);
   result.suspend = spec.suspend;
   const api::Network& network = spec.network;
   result.wants_rdma = network.rdma && network.rdma->required && network.fallback != "allow";

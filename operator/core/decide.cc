@@ -158,6 +158,7 @@ bool ReportsPhase(const Observed& o, rendezvous::GangPhase phase) {
 SetGang OrderOf(const Observed& o, bool stop, Time now) {
   const Ledger& ledger = o.status.ledger;
   SetGang order{ledger.attempt, o.job.min, o.job.max, o.job.Target(), stop, o.job.slots};
+  order.library = o.job.library;
   if (!o.job.programs) return order;
   order.programs = true;
   order.stop_grace = o.job.stop_grace;

@@ -69,7 +69,8 @@ struct Job {
   bool deleted = false;
   bool orphans = false;   // deleted with --cascade=orphan: its pods run on
   bool in_place = true;   // agents restart ranks in their pods, so only a lost pod is created again
-  bool programs = false;  // in place, and the agents run programs of the user instead of our trainer
+  bool programs = false;  // in place, and the agents run programs of the user that know nothing of Ringmaster
+  bool library = false;   // in place, and the trainers are programs of the user with libringmaster
   bool suspend = false;
   bool wants_rdma = false;  // requested; a fallback to TCP is reported
 

@@ -115,8 +115,9 @@ struct SetGang {
   int32_t min = 1;
   int32_t max = 1;
   int32_t target = 1;
-  bool stop = false;  // write a checkpoint, then end all workers
-  int32_t slots = 1;  // ranks per worker; min, max and target count workers
+  bool stop = false;     // write a checkpoint, then end all workers
+  int32_t slots = 1;     // ranks per worker; min, max and target count workers
+  bool library = false;  // the trainers are programs of the user
   bool programs = false;
   Duration stop_grace{0};                 // of programs
   rendezvous::Generation accounted = 0;   // of programs: failures of this incarnation and older ones

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "api/launch.h"
 #include "api/slots.h"
 #include "operator/core/model.h"
 #include "operator/wiring/config_map.h"
@@ -14,7 +15,7 @@
 namespace ringmaster::wiring {
 
 Json AgentEnvironment(const api::TrainingJob& job, int32_t rank, const Context& context, bool cpu_limit) {
-  const bool native = job.spec.framework == "native";
+  const bool trainers = api::RunsTrainers(job.spec);
   Json env = Json::array();
   const auto add = [&](const char* name, std::string value) {
     env.push_back({{"name", name}, {"value", std::move(value)}});
@@ -28,7 +29,7 @@ Json AgentEnvironment(const api::TrainingJob& job, int32_t rank, const Context& 
   add_from("RINGMASTER_NODE", {{"fieldRef", {{"fieldPath", "spec.nodeName"}}}});
   if (UsesCoordinator(job)) {
     const std::string folder = kConfigFolder;
-    if (native) add("RINGMASTER_JOB_FILE", folder + "/" + kJobKey);
+    if (trainers) add("RINGMASTER_JOB_FILE", folder + "/" + kJobKey);
     add("RINGMASTER_COORDINATOR", context.coordinator_address);
     if (!context.coordinator_ca_pem.empty()) add("RINGMASTER_CA_FILE", folder + "/" + kAuthorityKey);
     add("RINGMASTER_SECRET_FILE", folder + "/" + kTokenFile);
@@ -36,7 +37,7 @@ Json AgentEnvironment(const api::TrainingJob& job, int32_t rank, const Context& 
     if (const int32_t slots = api::SlotsOf(job.spec.workers); slots > 1)
       add("RINGMASTER_SLOTS", std::to_string(slots));
   }
-  if (native) {
+  if (trainers) {
     add("RINGMASTER_STARTUP_SECONDS", std::to_string(job.spec.health.startupSeconds));
     add("RINGMASTER_STEP_SECONDS", job.spec.health.stepSeconds);
     // A CPU limit in time slices does not show in the affinity mask.

@@ -2,10 +2,25 @@
 
 #include "operator/wiring/config_map.h"
 
+#include <utility>
+
+#include "api/launch.h"
 #include "api/load.h"
 #include "operator/wiring/names.h"
 
 namespace ringmaster::wiring {
+
+namespace {
+
+// The user's template may hold secrets. With the library the job is not valid without one that has a command;
+// that of the pod begins with the agent.
+Json TemplateForWorkers(const api::TrainingJob& job) {
+  if (!api::UsesLibrary(job.spec)) return {};
+  Json container = {{"name", "worker"}, {"command", Json::array({"ringmaster-agent"})}};
+  return {{"spec", {{"containers", Json::array({std::move(container)})}}}};
+}
+
+}  // namespace
 
 std::string CheckpointPath(const api::TrainingJob& job) {
   const auto& checkpoint = job.spec.checkpoint;
@@ -19,7 +34,7 @@ api::TrainingJob JobForWorkers(const api::TrainingJob& job) {
   result.metadata.name = job.metadata.name;
   result.metadata.namespace_ = job.metadata.namespace_;
   result.spec = job.spec;
-  result.spec.workers.template_ = Json();
+  result.spec.workers.template_ = TemplateForWorkers(job);
   result.spec.checkpoint.path = CheckpointPath(job);
   const api::Spec defaults;
   result.spec.suspend = defaults.suspend;
@@ -32,7 +47,7 @@ api::TrainingJob JobForWorkers(const api::TrainingJob& job) {
 
 std::vector<std::string> ConfigKeys(const api::TrainingJob& job, const Context& context) {
   std::vector<std::string> keys;
-  if (job.spec.framework == "native") keys.emplace_back(kJobKey);
+  if (api::RunsTrainers(job.spec)) keys.emplace_back(kJobKey);
   if (UsesCoordinator(job) && !context.coordinator_ca_pem.empty()) keys.emplace_back(kAuthorityKey);
   return keys;
 }

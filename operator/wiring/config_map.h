@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The ConfigMap that a worker reads at its start: the job (native workers) and the coordinator's certificate
+// The ConfigMap that a worker reads at its start: the job (of trainers) and the coordinator's certificate
 // authority. Pure functions.
 #pragma once
 
@@ -20,8 +20,8 @@ inline constexpr const char* kAuthorityKey = "ca.crt";
 // Returns the folder for checkpoints: spec.checkpoint.path, or a default when only a volume claim is given.
 std::string CheckpointPath(const api::TrainingJob& job);
 
-// Returns the job as workers see it: without the template (its variables may be secret, and a ConfigMap is
-// not), without the fields that only the operator reads, and with the mounted checkpoint path.
+// Returns the job as workers see it: without the user's template (its variables may be secret, and a
+// ConfigMap is not), without the fields that only the operator reads, and with the mounted checkpoint path.
 api::TrainingJob JobForWorkers(const api::TrainingJob& job);
 
 // Returns the keys of the ConfigMap; none: the job has no ConfigMap.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "api/launch.h"
 #include "api/slots.h"
 #include "operator/wiring/names.h"
 #include "operator/wiring/tree.h"
@@ -63,7 +64,7 @@ void AddNetworkDefaults(const api::TrainingJob& job, int32_t rank, const Context
     spec["hostNetwork"] = true;
     spec["dnsPolicy"] = "ClusterFirstWithHostNet";
     const int32_t ports =
-        kHostPortsPerRank * (job.spec.framework == "native" ? api::SlotsOf(job.spec.workers) : 1);
+        kHostPortsPerRank * (api::RunsTrainers(job.spec) ? api::SlotsOf(job.spec.workers) : 1);
     if (context.host_port_base > 0) AllocatePorts(context.host_port_base + rank * ports, ports, container);
   }
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "api/launch.h"
 #include "operator/core/model.h"
 #include "operator/wiring/security.h"
 #include "operator/wiring/tree.h"
@@ -52,13 +53,14 @@ void AddAgent(const api::TrainingJob& job, int32_t rank, const Context& context,
   const auto add = [&](const char* name, std::string value) {
     env.push_back({{"name", name}, {"value", std::move(value)}});
   };
+  add("RINGMASTER_STOP_SECONDS", std::to_string(job.spec.restart.stopSeconds));
+  if (!api::RunsPrograms(job.spec)) return;
   add("RINGMASTER_FRAMEWORK", job.spec.framework);
   // Other workers reach this one by its address: it needs no name server, and a pod keeps it for its life.
   env.push_back(
       {{"name", "RINGMASTER_ADDRESS"}, {"valueFrom", {{"fieldRef", {{"fieldPath", "status.podIP"}}}}}});
   if (const auto place = core::RolePlaceOf(rank); place && !place->role.empty())
     add("RINGMASTER_ROLE", place->role);
-  add("RINGMASTER_STOP_SECONDS", std::to_string(job.spec.restart.stopSeconds));
   add("RINGMASTER_STEP_SECONDS", job.spec.health.stepSeconds);
   add("RINGMASTER_SILENCE_SECONDS", std::to_string(job.spec.launch.silenceSeconds));
   add("RINGMASTER_SOCKET_FOLDER", kAgentFolder);
@@ -68,8 +70,8 @@ void AddAgent(const api::TrainingJob& job, int32_t rank, const Context& context,
     add("RINGMASTER_PORT_BASE", std::to_string(context.host_port_base + rank * kHostPortsPerRank));
 }
 
-void WrapCommand(Json& container) {
-  Json command = Json::array({AgentPath(), "run", "--"});
+void WrapCommand(const api::TrainingJob& job, Json& container) {
+  Json command = Json::array({AgentPath(), api::UsesLibrary(job.spec) ? "train" : "run", "--"});
   if (const auto theirs = container.find("command"); theirs != container.end() && theirs->is_array())
     for (Json& word : *theirs) command.push_back(std::move(word));
   container["command"] = std::move(command);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A pod whose agent runs the user's command: an init container with the operator's worker image copies the
-// agent into a volume, and the agent becomes the first process of the user's container. The image of that
-// container needs nothing. Pure functions.
+// A pod whose agent starts the user's command, as a program or as a trainer (api::RunsCommand): an init
+// container with the operator's worker image copies the agent into a volume, and the agent becomes the first
+// process of the user's container. The image of that container needs nothing. Pure functions.
 #pragma once
 
 #include "api/training_job.h"
@@ -18,6 +18,6 @@ inline constexpr const char* kAgentFolder = "/ringmaster";
 void AddAgent(const api::TrainingJob& job, int32_t rank, const Context& context, Json& spec, Json& container);
 
 // Puts the agent in front of the command of the merged container; its arguments stay.
-void WrapCommand(Json& container);
+void WrapCommand(const api::TrainingJob& job, Json& container);
 
 }  // namespace ringmaster::wiring

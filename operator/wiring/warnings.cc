@@ -45,7 +45,7 @@ class Warnings {
   void AgentFolder() {
     const Json* container = UserContainer(user_);
     const Json* mounts = container != nullptr ? Find(*container, {"volumeMounts"}) : nullptr;
-    if (!api::RunsPrograms(job_.spec) || mounts == nullptr || !mounts->is_array()) return;
+    if (!api::RunsCommand(job_.spec) || mounts == nullptr || !mounts->is_array()) return;
     for (const Json& mount : *mounts) {
       const std::string path = Text(mount, {"mountPath"});
       if (path == kAgentFolder || path.starts_with(kAgentFolder + std::string("/")))

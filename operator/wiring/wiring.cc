@@ -63,7 +63,7 @@ Json PodOfTemplate(const api::TrainingJob& job, const std::string& job_uid, int3
   const Template user = ReadTemplate(job);
   Json pod = StrategicMerge(PodDefaults(job, rank, context, user), user.value);
   PruneDefaults(user, pod);
-  if (api::RunsPrograms(job.spec)) WrapCommand(WorkerContainer(pod, user.worker));
+  if (api::RunsCommand(job.spec)) WrapCommand(job, WorkerContainer(pod, user.worker));
   if (job.spec.network.rdma) AllowPinnedMemory(WorkerContainer(pod, user.worker));
   AddNetworkVariables(job, WorkerContainer(pod, user.worker));
   Place(job, context, pod["spec"]);

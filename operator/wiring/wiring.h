@@ -32,7 +32,7 @@ inline constexpr const char* kCoschedulingScheduler = "scheduler-plugins-schedul
 inline constexpr const char* kGangGate = "ringmaster.dev/gang";
 // The audience of a worker's token.
 inline constexpr const char* kTokenAudience = "ringmaster.dev";
-// With hostNetwork, each rank of a native job has this many ports, and so has each pod of another framework.
+// With hostNetwork, each rank of a job with trainers has this many ports, and so has each other pod.
 inline constexpr int32_t kHostPortsPerRank = 8;
 
 // The input besides the job: facts about the cluster and the operator.
@@ -50,7 +50,7 @@ struct Context {
 };
 
 // Whether agents in the job's pods connect to the coordinator. They then get the coordinator's certificate
-// authority and a token, and native workers the job.
+// authority and a token, and agents of trainers the job.
 bool UsesCoordinator(const api::TrainingJob& job);
 
 // Returns the supporting objects in creation order: the headless Service, the ConfigMap with the job and the

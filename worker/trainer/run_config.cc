@@ -210,6 +210,10 @@ Json DescribeRun(const RunConfig& config, const engine::Layout& layout, const da
 }
 
 Result<engine::ModelConfig> ModelFromDescription(const Json& meta) {
+  if (meta.is_object() && meta.contains("kind") && meta["kind"] == "program")
+    return Error{Code::kInvalid,
+                 "the checkpoint is of a program that trains through libringmaster, so its model is unknown "
+                 "here; export the weights in the program, for example with ringmaster.torch.export"};
   if (!meta.is_object() || !meta.contains("model"))
     return Error{Code::kCorrupt, "checkpoint: no model description"};
   const Json& from = meta["model"];

@@ -111,6 +111,10 @@ TEST(RunConfig, MembersShareAlsoWhatMayChangeBetweenRuns) {
 
 TEST(RunConfig, ForeignDescriptionsAreRefused) {
   EXPECT_FALSE(ModelFromDescription(Json::object()).ok());
+  EXPECT_FALSE(ModelFromDescription({{"kind", 7}}).ok());
+  const auto of_program = ModelFromDescription({{"kind", "program"}, {"arrays", Json::object()}});
+  ASSERT_FALSE(of_program.ok());
+  EXPECT_NE(of_program.error().message.find("libringmaster"), std::string::npos);
   EXPECT_FALSE(ModelFromDescription({{"model", {{"kind", "gpt"}}}}).ok());
   EXPECT_FALSE(CursorFromDescription({{"cursor", {{"epoch", -1}, {"position", 0}}}}).ok());
 }
