@@ -27,8 +27,8 @@
  *   }
  *   rm_close(run);
  *
- * Every function that returns rm_status may return RM_FAILED: this process cannot continue, rm_error says why,
- * and it should exit with rm_exit_code. RM_INVALID is a mistake of the caller and changes nothing.
+ * Every function that returns rm_status may return RM_FAILED: this process cannot continue, rm_error says
+ * why, and it should exit with rm_exit_code. RM_INVALID is a mistake of the caller and changes nothing.
  *
  * Threads: one thread at a time; rm_open, and rm_next when it waits, belong to the main thread, whose end the
  * agent takes for the end of the worker. rm_heartbeat and the functions without a run are thread-safe.
@@ -66,7 +66,8 @@ typedef enum rm_status {
 } rm_status;
 
 typedef enum rm_numerics {
-  RM_EXACT = 0,   /* sums of 32-bit integers: the result depends neither on order nor on the number of workers */
+  RM_EXACT =
+      0, /* sums of 32-bit integers: the result depends neither on order nor on the number of workers */
   RM_EXACT64 = 1, /* the same with 64 bits per element: more precise for hundreds of micro-batches */
   RM_FAST = 2     /* sums of floats, whose last bits depend on the number of workers */
 } rm_numerics;
@@ -93,7 +94,8 @@ RM_API rm_status rm_open(const rm_options* options, rm_run** out);
 /* Frees the run. NULL is allowed. */
 RM_API void rm_close(rm_run* run);
 
-/* The message of the last call that returned RM_INVALID or RM_FAILED; "" if none did. Valid until the next call. */
+/* The message of the last call that returned RM_INVALID or RM_FAILED; "" if none did. Valid until the next
+ * call. */
 RM_API const char* rm_error(const rm_run* run);
 /* The code with which the process should exit after RM_FAILED or RM_EVENT_END. */
 RM_API int32_t rm_exit_code(const rm_run* run);
@@ -110,23 +112,24 @@ typedef struct rm_tensor {
 
 typedef struct rm_config {
   uint32_t size;
-  int64_t steps;                  /* in total */
-  int32_t micro_batches;          /* per step, 1 to 65536; at least the number of workers to use all of them */
-  int32_t numerics;               /* rm_numerics */
-  int64_t samples_per_step;       /* for reports; 0: unknown */
-  uint64_t seed;                  /* part of the fingerprint */
-  const char* fingerprint;        /* what all workers must have in common apart from the tensors: lines of the form
-                                     "name: value", whose names a message about a difference has; may be NULL */
+  int64_t steps;            /* in total */
+  int32_t micro_batches;    /* per step, 1 to 65536; at least the number of workers to use all of them */
+  int32_t numerics;         /* rm_numerics */
+  int64_t samples_per_step; /* for reports; 0: unknown */
+  uint64_t seed;            /* part of the fingerprint */
+  const char* fingerprint;  /* what all workers must have in common apart from the tensors: lines of the form
+                               "name: value", whose names a message about a difference has; may be NULL */
   const char* data_fingerprint;   /* the same of the data; may be NULL */
-  const char* device_fingerprint; /* the same of what computes ("torch 2.15.0 cpu"), after the CPU's kind; may be NULL */
+  const char* device_fingerprint; /* the same of what computes ("torch 2.15.0 cpu"), after the CPU's kind; may
+                                     be NULL */
   const char* checkpoint_folder;  /* "": none; NULL: the one of the job */
   int64_t checkpoint_every_steps; /* 0: only after the last step; -1: as the job says */
   int32_t checkpoint_keep;        /* 0: as the job says */
 } rm_config;
 
 /*
- * Joins the job. `tensors` are in the order in which backward finishes them, on every worker the same; tensor i
- * of later calls is tensors[i]. Two workers whose fingerprints differ cannot train together: the one that
+ * Joins the job. `tensors` are in the order in which backward finishes them, on every worker the same; tensor
+ * i of later calls is tensors[i]. Two workers whose fingerprints differ cannot train together: the one that
  * differs from the majority is refused by name. Allocates 4 bytes per element (8 with RM_EXACT64) and a few
  * more, and touches all of it.
  */
@@ -179,8 +182,8 @@ RM_API rm_status rm_next(rm_run* run, rm_event* event);
 
 /*
  * The answer to RM_EVENT_DESCRIBE. The arrays are read during later calls until the next RM_EVENT_STEP and
- * must not change before it; the structs, names and `meta` are copied. `meta` is the rest of the state, as bytes of any
- * form: equal on all workers, like the arrays.
+ * must not change before it; the structs, names and `meta` are copied. `meta` is the rest of the state, as
+ * bytes of any form: equal on all workers, like the arrays.
  */
 RM_API rm_status rm_describe(rm_run* run, const rm_array* arrays, int32_t count, const void* meta,
                              uint64_t meta_bytes);
@@ -191,8 +194,9 @@ RM_API rm_status rm_describe(rm_run* run, const rm_array* arrays, int32_t count,
 RM_API rm_status rm_begin_micro_batch(rm_run* run, int32_t v);
 /*
  * Adds the gradient of the current micro-batch, shape (elements), to the sums. At most once per tensor and
- * micro-batch; a tensor without a call adds zero. During a worker's last micro-batch, tensors that are complete
- * are reduced over the workers while the caller computes the next ones. RM_REPEAT: the step was interrupted.
+ * micro-batch; a tensor without a call adds zero. During a worker's last micro-batch, tensors that are
+ * complete are reduced over the workers while the caller computes the next ones. RM_REPEAT: the step was
+ * interrupted.
  */
 RM_API rm_status rm_add(rm_run* run, int32_t tensor, const float* values);
 /* `loss`: the mean over the samples of the micro-batch. RM_REPEAT: the step was interrupted. */
@@ -210,12 +214,14 @@ typedef struct rm_step_result {
  * prepared for; the first step of a run always is. RM_FAILED also when a gradient or the loss is not finite.
  */
 RM_API rm_status rm_reduce(rm_run* run, rm_step_result* result);
-/* Writes the mean of a tensor over the micro-batches, shape (elements). REQUIRES: rm_reduce returned RM_OK. */
+/* Writes the mean of a tensor over the micro-batches, shape (elements). REQUIRES: rm_reduce returned RM_OK.
+ */
 RM_API rm_status rm_gradient(rm_run* run, int32_t tensor, float* values);
 /* The program has updated its state by this step, which now counts. The numbers are for reports. */
 RM_API rm_status rm_committed(rm_run* run, double learning_rate, double gradient_norm);
 
-/* Reports what validation samples say about the current weights; rank 0's call counts. accuracy: NaN if unknown. */
+/* Reports what validation samples say about the current weights; rank 0's call counts. accuracy: NaN if
+ * unknown. */
 RM_API rm_status rm_validated(rm_run* run, double loss, double accuracy);
 /* Shows that the program makes progress within a long micro-batch. */
 RM_API void rm_heartbeat(rm_run* run);
@@ -227,8 +233,8 @@ RM_API void rm_heartbeat(rm_run* run);
  * permutation keyed by (seed, epoch), and its last step takes what is left. Writes up to samples_per_step /
  * micro_batches indices and returns their number, which may be 0; -1 if an argument is out of range.
  */
-RM_API int64_t rm_samples(uint64_t seed, int64_t dataset_size, int64_t samples_per_step, int32_t micro_batches,
-                          int64_t step, int32_t v, int64_t* indices);
+RM_API int64_t rm_samples(uint64_t seed, int64_t dataset_size, int64_t samples_per_step,
+                          int32_t micro_batches, int64_t step, int32_t v, int64_t* indices);
 /* The seed of all random numbers of a micro-batch: a hash of (seed, step, v), for any v. */
 RM_API uint64_t rm_random_seed(uint64_t seed, int64_t step, int32_t v);
 /* XXH3, 64 bits. */

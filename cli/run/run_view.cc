@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 
 #include "cli/history/step_history.h"
@@ -104,6 +105,7 @@ void RunView::CheckTensorboard(const Status& written) {
 }
 
 void RunView::TakeValidation(const rendezvous::ValidationResult& result) {
+  last_validation_ = result;
   Announce(ValidationEvent(result));
   if (tensorboard_) CheckTensorboard(tensorboard_->AddValidation(result, EpochSeconds()));
 }
@@ -249,8 +251,14 @@ Summary RunView::MakeSummary(const std::string& phase, const std::string& messag
     const rendezvous::Done& done = *report_.done;
     if (!summary.loss || metrics_->last_step() < done.step) summary.loss = done.loss;
     if (done.finished) {
-      summary.validation_loss = done.validation_loss;
+      const bool known = !std::isnan(done.validation_loss);
+      if (known) summary.validation_loss = done.validation_loss;
       summary.validation_accuracy = done.validation_accuracy;
+      // A program reports it by itself.
+      if (!known && last_validation_ && last_validation_->step == done.step) {
+        summary.validation_loss = last_validation_->loss;
+        summary.validation_accuracy = last_validation_->accuracy;
+      }
     }
     summary.weights_hash = done.weights_hash;
     summary.optimizer_hash = done.optimizer_hash;
@@ -270,7 +278,7 @@ Status RunView::Finish(const std::string& phase, const std::string& message) {
     for (const rendezvous::StepRecord& record : *left) TakeRecord(record, last_received_);
   display_.Finish();
   const Summary summary = MakeSummary(phase, message);
-  if (summary.validation_loss) {
+  if (summary.validation_loss && !(last_validation_ && last_validation_->step == summary.step)) {
     const rendezvous::ValidationResult last{summary.step, *summary.validation_loss,
                                             summary.validation_accuracy};
     events_->Write(ValidationEvent(last));

@@ -74,6 +74,7 @@ class RunView {
   std::unique_ptr<EventLog> events_;
   std::unique_ptr<BusyLog> busy_log_;
   std::unique_ptr<TensorboardLog> tensorboard_;  // null: not requested, or it could not be written
+  std::optional<rendezvous::ValidationResult> last_validation_;  // that was reported during training
   ProgressDisplay display_;
   Goodput goodput_;
   ProgressState state_;

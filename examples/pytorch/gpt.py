@@ -75,7 +75,7 @@ def read(path):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--text", metavar="FILE")
-    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--steps", type=int, default=100)
     arguments = parser.parse_args()
 
     run = rm.init(micro_batches=8, samples_per_step=32, seed=1)
@@ -84,8 +84,8 @@ def main():
     matrices = [p for p in model.parameters() if p.dim() >= 2]
     vectors = [p for p in model.parameters() if p.dim() < 2]
     groups = [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=4e-3, betas=(0.9, 0.98))
-    warm_up = 20
+    optimizer = torch.optim.AdamW(groups, lr=3e-3, betas=(0.9, 0.98))
+    warm_up = 10
 
     def factor(step):
         if step < warm_up:
@@ -100,7 +100,7 @@ def main():
             scores = model(window[:, :-1])
             step.backward(cross_entropy(scores.flatten(0, 1), window[:, 1:].flatten()))
         done = step.number + 1
-        if step.commit(clip_norm=1.0) and run.rank == 0 and (done % 50 == 0 or done == arguments.steps):
+        if step.commit(clip_norm=1.0) and run.rank == 0 and (done % 25 == 0 or done == arguments.steps):
             print(f"step {done}: loss {step.loss:.4f}", flush=True)
 
 

@@ -25,8 +25,8 @@ inline constexpr Duration kAbsenceGuard = seconds(10);  // a younger pod's agent
 // How long a node is suspected after one of its workers fell silent. Kubernetes marks a lost node as not
 // ready less than a minute after its last heartbeat.
 inline constexpr Duration kSuspicionPeriod = seconds(90);
-inline constexpr Duration kExitGuard = seconds(2);      // after exit 0 the job's end may still be reported
-inline constexpr Duration kDrainGrace = seconds(30);    // the longest grace for pods of an older attempt
+inline constexpr Duration kExitGuard = seconds(2);    // after exit 0 the job's end may still be reported
+inline constexpr Duration kDrainGrace = seconds(30);  // the longest grace for pods of an older attempt
 // The highest attempt that counts. A pod with a higher one, which only another writer can have created, is
 // removed and does not raise the attempt.
 inline constexpr int64_t kMaxAttempt = 1'000'000'000;

@@ -25,7 +25,8 @@ sim::Behaviour BehaviourOf(const core::Pod& pod) {
 class SimHarness final : public Harness {
  public:
   explicit SimHarness(const sim::Faults& faults)
-      : world_(scheduler_, OptionsOf(faults)), backend_(world_, scheduler_, faults, {.seed = 9, .priorities = {}}) {
+      : world_(scheduler_, OptionsOf(faults)),
+        backend_(world_, scheduler_, faults, {.seed = 9, .priorities = {}}) {
     world_.SetTerm(1);
     backend_.Restart(1);
   }

@@ -3,6 +3,7 @@
 // The part of Session in which all members have the state: steps, and the end of the run.
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/hash.h"
@@ -185,6 +186,7 @@ Result<std::optional<Session::Event>> Session::Finish() {
   done.finished = finished_;
   done.step = step_;
   done.loss = loss_;
+  done.validation_loss = std::numeric_limits<double>::quiet_NaN();
   done.saved = !config_.checkpoint_folder.value_or("").empty();
   if (done.saved) RM_TRY(saver_->SaveLast(comm_.get(), &cancelled(), step_, &fatal_));
   const StateHashes hashes = Hashes();

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A program of PyTorch with the library, for tests/process/library_run: BatchNorm, dropout, AdamW and a schedule on random data.
+
+Takes JSON: steps; pause, in seconds, of each micro-batch; fails, a step in which a sample raises; odd, a pod whose learning rate
+differs.
+"""
+
+import json
+import os
+import sys
+import time
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+import ringmaster.torch as rm
+
+
+class Samples:
+    """100 samples, so that the last step of an epoch is smaller: x, float32 (10), with noise of the micro-batch, and a class."""
+
+    def __init__(self, fails):
+        generator = torch.Generator().manual_seed(5)
+        self.x = torch.randn(100, 10, generator=generator)
+        self.y = (self.x @ torch.randn(10, 3, generator=generator)).argmax(1)
+        self.fails = fails
+
+    def __len__(self):
+        return len(self.x)
+
+    def __getitem__(self, index):
+        if self.fails:
+            raise ValueError(f"sample {index} is damaged")
+        return self.x[index] + 0.1 * torch.randn(10), self.y[index]
+
+
+def main():
+    wanted = json.loads(sys.argv[1])
+    run = rm.init(micro_batches=6, samples_per_step=24, seed=7)
+    model = nn.Sequential(nn.Linear(10, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.25), nn.Linear(16, 3))
+    odd = wanted.get("odd") and os.environ.get("RINGMASTER_POD") == wanted["odd"]
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-2 if odd else 1e-2)
+    scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1e-2, total_steps=wanted["steps"])
+    run.register(model=model, optimizer=optimizer, scheduler=scheduler)
+    good, bad = Samples(False), Samples(True)
+    for step in run.steps(wanted["steps"]):
+        for x, y in step.micro_batches(bad if step.number == wanted.get("fails") else good):
+            step.backward(cross_entropy(model(x), y))
+            time.sleep(wanted.get("pause", 0))
+        if step.commit(clip_norm=1.0) and step.number % 10 == 9:
+            run.validated(step.loss, 0.5)
+
+
+main()
