@@ -53,14 +53,15 @@ void AddAgent(const api::TrainingJob& job, int32_t rank, const Context& context,
   const auto add = [&](const char* name, std::string value) {
     env.push_back({{"name", name}, {"value", std::move(value)}});
   };
-  add("RINGMASTER_STOP_SECONDS", std::to_string(job.spec.restart.stopSeconds));
-  if (!api::RunsPrograms(job.spec)) return;
+  const std::string stop_seconds = std::to_string(job.spec.restart.stopSeconds);
+  if (api::UsesLibrary(job.spec)) return add("RINGMASTER_STOP_SECONDS", stop_seconds);
   add("RINGMASTER_FRAMEWORK", job.spec.framework);
   // Other workers reach this one by its address: it needs no name server, and a pod keeps it for its life.
   env.push_back(
       {{"name", "RINGMASTER_ADDRESS"}, {"valueFrom", {{"fieldRef", {{"fieldPath", "status.podIP"}}}}}});
   if (const auto place = core::RolePlaceOf(rank); place && !place->role.empty())
     add("RINGMASTER_ROLE", place->role);
+  add("RINGMASTER_STOP_SECONDS", stop_seconds);
   add("RINGMASTER_STEP_SECONDS", job.spec.health.stepSeconds);
   add("RINGMASTER_SILENCE_SECONDS", std::to_string(job.spec.launch.silenceSeconds));
   add("RINGMASTER_SOCKET_FOLDER", kAgentFolder);

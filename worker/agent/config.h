@@ -52,8 +52,8 @@ using GetEnv = std::function<std::optional<std::string>(const char*)>;
 
 // The command of a user; both empty: the native trainer.
 struct CommandLine {
-  std::vector<std::string> program;  // after `run --`: the agent starts and stops it, and knows nothing of it
-  std::vector<std::string> trainer;  // after `train --`: it trains through libringmaster
+  std::vector<std::string> program = {};  // after `run --`: it knows nothing of the agent
+  std::vector<std::string> trainer = {};  // after `train --`: it trains through libringmaster
 };
 
 // Parses the words after the agent's name. Errors: kInvalid with the usage.

@@ -28,8 +28,8 @@ inline constexpr const char* kMemberVariable = "RINGMASTER_MEMBER";
 
 // What a trainer runs.
 struct TrainerCommand {
-  std::vector<std::string> words;      // words[0]: a path, or the name of a program in PATH
-  std::vector<std::string> variables;  // "NAME=value": override the agent's environment
+  std::vector<std::string> words = {};      // words[0]: a path, or the name of a program in PATH
+  std::vector<std::string> variables = {};  // "NAME=value": override the agent's environment
   // A program of a user, which trains through libringmaster: it gets the environment of a ProgramProcess.
   bool is_program = false;
 };

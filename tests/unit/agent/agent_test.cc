@@ -80,6 +80,82 @@ TEST(Agent, ASecondSigtermExitsAtOnce) {
   EXPECT_TRUE(WaitReadable(trainer.get()));
 }
 
+// ---- a program of the user as trainer
+
+// Returns the variables of an agent whose trainer is a shell that runs `script`; $FAKE is fake_trainer.
+std::map<std::string, std::string> Shell(const std::string& script) {
+  return {{"AGENT_WORDS", "train\n--\nsh\n-c\nFAKE=" + std::string(FAKE_TRAINER) + "; " + script},
+          {"PATH", "/usr/bin:/bin"}};
+}
+
+TEST(AgentOfAProgram, ItsOwnCodeRunsOnAfterTheEndOfTheJob) {
+  TestCoordinator coordinator;
+  AgentProcess agent(coordinator, "", Shell("$FAKE idle; echo after; sleep 0.5; echo end; exit 3"));
+  ASSERT_TRUE(coordinator.Accept());
+  coordinator.Expect<Join>();
+  coordinator.Send(Exit{0, "finished"});
+  EXPECT_EQ(agent.Wait(), 0) << "what follows the job does not count";
+  EXPECT_NE(agent.Output().find("after\nend\n"), std::string::npos);
+}
+
+TEST(AgentOfAProgram, ASigtermDuringItDoesNotEndIt) {
+  TestCoordinator coordinator;
+  AgentProcess agent(coordinator, "", Shell("$FAKE idle; echo after; sleep 1; echo end"));
+  ASSERT_TRUE(coordinator.Accept());
+  coordinator.Expect<Join>();
+  coordinator.Send(Exit{0, "finished"});
+  ASSERT_TRUE(Eventually([&] { return agent.Output().find("after") != std::string::npos; }));
+  agent.Signal(SIGTERM);
+  EXPECT_EQ(agent.Wait(), 0);
+  EXPECT_NE(agent.Output().find("end\n"), std::string::npos);
+}
+
+TEST(AgentOfAProgram, ItHasStopSecondsToEnd) {
+  TestCoordinator coordinator;
+  auto variables = Shell("$FAKE idle; echo after; sleep 1000");
+  variables["RINGMASTER_STOP_SECONDS"] = "1";
+  AgentProcess agent(coordinator, "", variables);
+  ASSERT_TRUE(coordinator.Accept());
+  coordinator.Expect<Join>();
+  coordinator.Send(Exit{0, "finished"});
+  const Time began = Now();
+  EXPECT_EQ(agent.Wait(), 0);
+  EXPECT_GE(Now() - began, milliseconds(900));
+}
+
+TEST(AgentOfAProgram, AnEndBeforeTheJobsIsExplained) {
+  TestCoordinator coordinator;
+  AgentProcess agent(coordinator, "", Shell("exit 0"));
+  ASSERT_TRUE(coordinator.Accept());
+  const auto down = coordinator.Expect<rendezvous::Down>();
+  EXPECT_EQ(down.exit_code, 0);
+  EXPECT_NE(down.message.find("did not open libringmaster"), std::string::npos) << down.message;
+}
+
+TEST(AgentOfAProgram, AShellPassesTheExitCodeOn) {
+  TestCoordinator coordinator;
+  AgentProcess agent(coordinator, "", Shell("$FAKE exit-first 3; exit $?"));
+  ASSERT_TRUE(coordinator.Accept());
+  coordinator.Expect<Join>();
+  coordinator.Send(rendezvous::Prepare{7, rendezvous::Urgency::kAbort, false});
+  rendezvous::Down down = coordinator.Expect<rendezvous::Down>();
+  if (down.exit_code == 0) down = coordinator.Expect<rendezvous::Down>();
+  EXPECT_EQ(down.exit_code, 3);
+  EXPECT_EQ(down.message, "cannot allocate 5.0 MiB");
+  EXPECT_TRUE(coordinator.Expect<Join>().member.ends_with(".2"));
+}
+
+TEST(AgentOfAProgram, ItCannotActForTheAgent) {
+  TestCoordinator coordinator;
+  AgentProcess agent(
+      coordinator, "",
+      Shell("echo \"<$RINGMASTER_COORDINATOR$RINGMASTER_SECRET_FILE> $PYTHONUNBUFFERED\"; exec "
+            "$FAKE idle"));
+  ASSERT_TRUE(coordinator.Accept());
+  coordinator.Expect<Join>();
+  EXPECT_TRUE(Eventually([&] { return agent.Output().find("<> 1\n") != std::string::npos; }));
+}
+
 TEST(Agent, TrainingContinuesWithoutACoordinatorAndTheAgentReconnects) {
   TestCoordinator coordinator;
   AgentProcess agent(coordinator, "idle");

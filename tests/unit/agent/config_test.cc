@@ -29,14 +29,14 @@ class ConfigTest : public ::testing::Test {
                   {"RINGMASTER_TRAINER", "/bin/sh -c  true"}};
   }
 
-  Result<Config> Load() const {
+  Result<Config> Load(const CommandLine& command = {}) const {
     return LoadConfig(
         [this](const char* name) -> std::optional<std::string> {
           const auto found = variables_.find(name);
           if (found == variables_.end()) return std::nullopt;
           return found->second;
         },
-        "/nowhere");
+        "/nowhere", command);
   }
 
   const TempFolder temporary_;
@@ -53,7 +53,8 @@ TEST_F(ConfigTest, ReadsAll) {
   EXPECT_EQ(config.value().job, "team/gpt");
   EXPECT_EQ(config.value().coordinator_host, "10.0.0.1");
   EXPECT_EQ(config.value().coordinator_port, "7000");
-  EXPECT_EQ(config.value().trainer, (std::vector<std::string>{"/bin/sh", "-c", "true"}));
+  EXPECT_EQ(config.value().trainer.words, (std::vector<std::string>{"/bin/sh", "-c", "true"}));
+  EXPECT_FALSE(config.value().trainer.is_program);
   EXPECT_EQ(config.value().limits.startup, seconds(7));
   EXPECT_EQ(config.value().limits.step, std::optional<Duration>(seconds(3)));
   EXPECT_EQ(config.value().termination_log, "/tmp/words");
@@ -113,6 +114,45 @@ TEST_F(ConfigTest, RefusesInvalidValues) {
     ASSERT_FALSE(config.ok()) << name << "=" << value;
     EXPECT_EQ(config.error().message.find(name), 0u) << config.error().message;
   }
+}
+
+TEST_F(ConfigTest, TheTrainerMayBeAProgramOfTheUser) {
+  variables_["RINGMASTER_STOP_SECONDS"] = "90";
+  variables_["RINGMASTER_SLOTS"] = "2";
+  const auto config = Load({.trainer = {"sh", "-c", "a b  c"}});
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_EQ(config->trainer.words, (std::vector<std::string>{"sh", "-c", "a b  c"})) << "not split again";
+  EXPECT_TRUE(config->trainer.is_program);
+  EXPECT_TRUE(config->limits.program);
+  EXPECT_EQ(config->stop_grace, seconds(90));
+  EXPECT_TRUE(config->prefix_lines);
+  EXPECT_TRUE(config->program.empty());
+
+  for (const char* command : {"no-such-program", "/nowhere/train", "./secret"}) {
+    const auto refused = Load({.trainer = {command}});
+    ASSERT_FALSE(refused.ok()) << command;
+    EXPECT_EQ(refused.error().message.find("command: "), 0u) << refused.error().message;
+  }
+  variables_.erase("RINGMASTER_JOB_FILE");
+  EXPECT_FALSE(Load({.trainer = {"sh"}}).ok()) << "the library reads the job";
+  EXPECT_FALSE(Load({.program = {"sh"}}).ok()) << "RINGMASTER_ADDRESS is not set";
+}
+
+TEST(CommandLineTest, ParsesTheWordsAfterTheName) {
+  EXPECT_EQ(ParseCommandLine({"train", "--", "python", "train.py"})->trainer,
+            (std::vector<std::string>{"python", "train.py"}));
+  EXPECT_EQ(ParseCommandLine({"run", "--", "a", "--", "b"})->program,
+            (std::vector<std::string>{"a", "--", "b"}));
+  for (const std::vector<std::string>& native : {std::vector<std::string>{}, {"agent"}}) {
+    const auto line = ParseCommandLine(native);
+    ASSERT_TRUE(line.ok());
+    EXPECT_TRUE(line->program.empty() && line->trainer.empty());
+  }
+  for (const std::vector<std::string>& wrong : {std::vector<std::string>{"train"},
+                                                {"train", "--"},
+                                                {"train", "python", "train.py"},
+                                                {"run", "x", "y"}})
+    EXPECT_FALSE(ParseCommandLine(wrong).ok()) << wrong.back();
 }
 
 TEST_F(ConfigTest, ReadsTheSecretWithoutItsNewline) {

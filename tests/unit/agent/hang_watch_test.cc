@@ -213,5 +213,56 @@ TEST(HangWatch, UnobservedTimeHardlyCounts) {
   EXPECT_TRUE(rig.Silence(Activity::kComputing, seconds(2)));
 }
 
+// A program of the user shows itself only where it calls the library.
+
+HangWatch::Sample Computing(uint64_t heartbeat, bool stepped) {
+  return {.ready = true, .activity = Activity::kComputing, .heartbeat = heartbeat, .stepped = stepped};
+}
+
+TEST(HangWatch, UntilItsFirstStepAProgramHasTheTimeOfItsStart) {
+  for (const std::optional<Duration>& step :
+       {std::optional<Duration>(), std::optional<Duration>(seconds(5))}) {
+    Rig rig({.startup = seconds(900), .step = step, .program = true});
+    EXPECT_FALSE(rig.Hold(Computing(1, false), seconds(890))) << "it compiles";
+    EXPECT_FALSE(rig.Hold(Computing(2, false), seconds(890)));
+    EXPECT_TRUE(rig.Hold(Computing(2, false), seconds(20)));
+  }
+}
+
+TEST(HangWatch, TheLimitOfAProgramIsTwiceItsLongestInterval) {
+  Rig rig({.program = true});
+  uint64_t beats = 0;
+  for (int i = 0; i < 100; ++i) EXPECT_FALSE(rig.Hold(Computing(++beats, true), milliseconds(40)));
+  EXPECT_EQ(rig.watch().StepLimit(), HangWatch::kProgramFloor);
+  EXPECT_FALSE(rig.Hold(Computing(++beats, true), seconds(290)));
+  EXPECT_FALSE(rig.Hold(Computing(++beats, true), seconds(1)));
+  EXPECT_GE(rig.watch().StepLimit(), seconds(570));
+  EXPECT_FALSE(rig.Hold(Computing(beats, true), seconds(560)));
+  EXPECT_TRUE(rig.Hold(Computing(beats, true), seconds(60)));
+}
+
+TEST(HangWatch, TheLimitOfAProgramCanBeSetOrTurnedOff) {
+  Rig set({.step = seconds(5), .program = true});
+  EXPECT_FALSE(set.Hold(Computing(1, true), milliseconds(4900)));
+  EXPECT_TRUE(set.Hold(Computing(1, true), milliseconds(300)));
+  Rig off({.step = Duration::zero(), .program = true});
+  EXPECT_FALSE(off.Hold(Computing(1, false), std::chrono::hours(2)));
+}
+
+// Its peers compile: a wait without a sign of life is a fault of the fabric all the same.
+TEST(HangWatch, TheExchangeOfAProgramHasTheLimitOfATrainer) {
+  Rig rig({.program = true});
+  EXPECT_FALSE(rig.Silence(Activity::kExchanging, seconds(115)));
+  EXPECT_TRUE(rig.Silence(Activity::kExchanging, seconds(10)));
+}
+
+TEST(HangWatch, AProfilerMayStopAProgramForAMoment) {
+  Rig rig({.stopped = HangLimits::kProgramStopped, .program = true});
+  HangWatch::Sample stopped = Computing(1, true);
+  stopped.stopped = true;
+  EXPECT_FALSE(rig.Hold(stopped, milliseconds(900)));
+  EXPECT_TRUE(rig.Hold(stopped, milliseconds(300)));
+}
+
 }  // namespace
 }  // namespace ringmaster::agent

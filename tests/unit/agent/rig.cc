@@ -16,6 +16,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
+#include <sstream>
 #include <vector>
 
 #include "base/file.h"
@@ -144,7 +145,12 @@ AgentProcess::AgentProcess(const TestCoordinator& coordinator, const std::string
   std::vector<char*> envp;
   for (std::string& entry : environment) envp.push_back(entry.data());
   envp.push_back(nullptr);
-  char* const argv[] = {program.data(), nullptr};
+  std::vector<std::string> words = {program};
+  std::istringstream lines(variables["AGENT_WORDS"]);
+  for (std::string line; std::getline(lines, line);) words.push_back(line);
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
   const Fd output(::open(folder_.File("output").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
 
   pid_ = ::fork();
@@ -153,7 +159,7 @@ AgentProcess::AgentProcess(const TestCoordinator& coordinator, const std::string
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     ::dup2(stdout_fd >= 0 ? stdout_fd : output.get(), STDOUT_FILENO);
     ::dup2(output.get(), STDERR_FILENO);
-    ::execve(program.c_str(), argv, envp.data());
+    ::execve(program.c_str(), argv.data(), envp.data());
     ::_exit(127);
   }
 }

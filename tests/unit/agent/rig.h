@@ -64,7 +64,7 @@ class TestCoordinator {
 class AgentProcess {
  public:
   // `trainer`: behaviour and number for fake_trainer. `extra` sets or (when empty) removes variables;
-  // AGENT_PROGRAM names another agent.
+  // AGENT_PROGRAM names another agent, and AGENT_WORDS its arguments, one a line.
   AgentProcess(const TestCoordinator& coordinator, const std::string& trainer,
                const std::map<std::string, std::string>& extra = {}, int stdout_fd = -1);
   // Kills the agent if it still runs.

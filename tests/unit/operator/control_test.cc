@@ -9,6 +9,7 @@
 
 #include "operator/control/controller.h"
 #include "operator/control/convert.h"
+#include "operator/control/coordinator_options.h"
 #include "operator/control/last_reasons.h"
 
 namespace ringmaster::control {
@@ -505,6 +506,32 @@ TEST(LastReasonsTest, OfJobsThatExist) {
 TEST_F(ControllerTest, AnUnknownAnswerIsIgnored) {
   EXPECT_TRUE(Step(WriteDone{4711, Revision{1}}).empty());
   EXPECT_TRUE(Step(ReadDone{4711, Ok()}).empty());
+}
+
+TEST(Convert, AProgramWithTheLibraryIsAMemberLikeANativeTrainer) {
+  api::TrainingJob job;
+  job.spec.framework = "pytorch";
+  job.spec.launch.kind = "library";
+  job.spec.workers.slots = "2";
+  job.spec.restart.stopSeconds = 40;
+  job.spec.checkpoint.gracePeriodSeconds = 100;
+  const core::Job c = FromApi(job, "uid", 1);
+  EXPECT_TRUE(c.in_place && c.library);
+  EXPECT_FALSE(c.programs);
+  EXPECT_EQ(c.slots, 2);
+  EXPECT_EQ(c.grace, seconds(145)) << "a checkpoint, then the code that follows the training";
+  EXPECT_EQ(c.finish_grace, seconds(45));
+
+  core::SetGang order;
+  const rendezvous::CoordinatorOptions native = CoordinatorOptionsOf("a/b", order);
+  order.library = true;
+  const rendezvous::CoordinatorOptions options = CoordinatorOptionsOf("a/b", order);
+  EXPECT_FALSE(options.programs.has_value());
+  EXPECT_GT(options.status_deadline, native.status_deadline) << "its micro-batches may be long";
+  job.spec.framework = "native";
+  job.spec.launch.kind = "ranks";
+  EXPECT_EQ(FromApi(job, "uid", 1).finish_grace, core::kFinishGrace);
+  EXPECT_FALSE(FromApi(job, "uid", 1).library);
 }
 
 TEST(Convert, ConvertsEveryFieldThatDecisionsNeed) {

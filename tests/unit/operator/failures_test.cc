@@ -413,6 +413,16 @@ TEST(Failures, RulesApplyToATrainerWhenItsExitCodeIsKnown) {
   EXPECT_EQ(Written(Decide(o, kT0)).outcome_reason, Reason::kRuleMatched);
 }
 
+// A program that ends with 0 before the job does: its agent says so with the exit code.
+TEST(Failures, AnEndWithCodeZeroIsKnownByItsMessage) {
+  Observed o = RunningWorld(2);
+  o.report->worker_failures = 1;
+  o.report->last_failure = rendezvous::FailureRecord{"job-1-1", "mutex", 0, "ended before the job did"};
+  Settle(o, kT0);
+  ASSERT_TRUE(o.status.ledger.last_failure.has_value());
+  EXPECT_EQ(o.status.ledger.last_failure->message, "ended before the job did");
+}
+
 TEST(Failures, RepeatedlyKilledTrainersGetAMemoryHint) {
   Observed o = RunningWorld(2);
   o.report->worker_failures = 4;

@@ -173,6 +173,15 @@ TEST_F(MemberTest, TheFirstTerminateLeavesByPlanAndTheSecondExitsAtOnce) {
   EXPECT_TRUE(core_->ended());
 }
 
+TEST_F(MemberTest, AfterTheEndOfTheJobTheFirstTerminateChangesNothing) {
+  Up();
+  On(FromCoordinator{Exit{0, "finished"}});
+  const auto first = On(Terminate{});
+  EXPECT_FALSE(Any<KillTrainer>(first));
+  EXPECT_FALSE(core_->ended());
+  EXPECT_TRUE(Any<ExitAgent>(On(Terminate{})));
+}
+
 TEST_F(MemberTest, ExitWaitsForTheTrainerUpToAGrace) {
   Up();
   EXPECT_TRUE(Has(On(FromCoordinator{Exit{0, "finished"}}), SendTrainer{Exit{0, "finished"}}));

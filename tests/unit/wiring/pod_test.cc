@@ -128,6 +128,26 @@ TEST(Pod, OtherFrameworksKeepTheirCommandAndUser) {
   EXPECT_EQ(Env(pod, "RINGMASTER_STEP_SECONDS"), "(not set)");
 }
 
+TEST(Pod, AProgramWithTheLibraryIsATrainerOfTheAgent) {
+  const Case item = LoadCase("pytorch-library");
+  EXPECT_TRUE(UsesCoordinator(item.job));
+  const Json pod = Pod(item.job);
+  EXPECT_THAT(Worker(pod)["command"],
+              ElementsAre("/ringmaster/bin/ringmaster-agent", "train", "--", "python", "train.py"));
+  EXPECT_THAT(Worker(pod)["args"], ElementsAre("--seed", "1"));
+  EXPECT_EQ(pod["spec"]["initContainers"].size(), 1u);
+  EXPECT_EQ(Env(pod, "RINGMASTER_JOB_FILE"), "/etc/ringmaster/job.json");
+  EXPECT_EQ(Env(pod, "RINGMASTER_STEP_SECONDS"), "600");
+  EXPECT_EQ(Env(pod, "RINGMASTER_STOP_SECONDS"), "90");
+  EXPECT_EQ(Env(pod, "RINGMASTER_SLOTS"), "4");
+  EXPECT_EQ(Env(pod, "RINGMASTER_THREADS"), "");  // set from the limit
+  for (const char* of_programs : {"RINGMASTER_FRAMEWORK", "RINGMASTER_ADDRESS", "RINGMASTER_SILENCE_SECONDS"})
+    EXPECT_EQ(Env(pod, of_programs), "(not set)") << of_programs;
+  EXPECT_FALSE(pod["spec"]["securityContext"].contains("runAsUser")) << "its image is the user's";
+  // A checkpoint, then the code that follows the training.
+  EXPECT_EQ(pod["spec"]["terminationGracePeriodSeconds"], 60 + 90 + 5);
+}
+
 TEST(Pod, APortRangeForEachRank) {
   Context context = PlainContext();
   context.host_port_base = 20000;
@@ -199,13 +219,23 @@ TEST(Config, TheTemplateIsNotInTheConfig) {
 
 TEST(Config, AWorkerCanReadIt) {
   for (const Case& item : AllCases()) {
-    if (item.job.spec.framework != "native") continue;
+    if (!api::RunsTrainers(item.job.spec)) continue;
     const Json map = ObjectsOf(item.job, "uid-1", item.context)[0];
     const api::Loaded loaded = api::LoadYaml(map["data"]["job.json"].get<std::string>());
     EXPECT_THAT(loaded.problems, IsEmpty()) << item.name << ": " << loaded.problems.front().ToString();
     EXPECT_EQ(loaded.job.metadata.name, item.job.metadata.name);
     EXPECT_EQ(loaded.job.spec.training, item.job.spec.training);
+    EXPECT_EQ(loaded.job.spec.network, item.job.spec.network);
   }
+}
+
+TEST(Config, AProgramWithTheLibraryReadsTheJobWithoutTheTemplate) {
+  const Case item = LoadCase("pytorch-library");
+  const Json map = ObjectsOf(item.job, "uid-1", item.context)[0];
+  EXPECT_EQ(map.dump().find("of-the-user"), std::string::npos);
+  const api::Loaded loaded = api::LoadYaml(map["data"]["job.json"].get<std::string>());
+  EXPECT_EQ(loaded.job.spec.checkpoint.path, "/checkpoints");
+  EXPECT_EQ(loaded.job.spec.launch.kind, "library");
 }
 
 // A program gets no job from us, and its agent only what it needs to trust the coordinator.

@@ -212,17 +212,19 @@ TEST(EveryJob, AnAgentStartsTheUsersCommand) {
     const Json& spec = rendered.pod["spec"];
     const Json init = spec.contains("initContainers") ? spec["initContainers"] : Json::array();
     const bool installed = !init.empty() && init[0]["name"] == "ringmaster-agent";
-    ASSERT_EQ(installed, api::RunsPrograms(rendered.job.spec));
+    ASSERT_EQ(installed, api::RunsCommand(rendered.job.spec));
     if (!installed) return;
     const Json theirs = rendered.OfUserContainer("command");
-    Json wanted = {"/ringmaster/bin/ringmaster-agent", "run", "--"};
+    const bool library = api::UsesLibrary(rendered.job.spec);
+    Json wanted = {"/ringmaster/bin/ringmaster-agent", library ? "train" : "run", "--"};
     for (const Json& word : theirs) wanted.push_back(word);
     EXPECT_EQ(rendered.worker()["command"], wanted);
     EXPECT_EQ(init[0]["command"].back(), wanted[0]);
     EXPECT_GT(spec["terminationGracePeriodSeconds"], rendered.job.spec.restart.stopSeconds);
     std::set<std::string> names;
     for (const Json& variable : rendered.worker()["env"]) names.insert(variable["name"]);
-    EXPECT_TRUE(names.contains("RINGMASTER_FRAMEWORK"));
+    EXPECT_EQ(names.contains("RINGMASTER_FRAMEWORK"), !library);
+    EXPECT_TRUE(names.contains(library ? "RINGMASTER_JOB_FILE" : "RINGMASTER_ADDRESS"));
     EXPECT_FALSE(names.contains("MASTER_ADDR")) << "it changes with each incarnation";
   });
 }

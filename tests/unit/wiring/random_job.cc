@@ -180,7 +180,7 @@ api::TrainingJob RandomJob(uint64_t seed) {
   job.metadata.namespace_ = maker.Name(63);
   job.spec.framework = maker.Chance(0.7) ? "native" : "pytorch";
   if (job.spec.framework == "native") job.spec.training.emplace();
-  job.spec.launch.kind = maker.Chance(0.7) ? "ranks" : "none";
+  job.spec.launch.kind = maker.Chance(0.7) ? "ranks" : maker.Chance(0.5) ? "library" : "none";
   job.spec.restart.stopSeconds = maker.Below(300);
   job.spec.workers.replicas = maker.Below(4096) + 1;
   job.spec.workers.slots = maker.OneOf<std::string>({"1", "gpu", "4"});
