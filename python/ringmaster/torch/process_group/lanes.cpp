@@ -15,7 +15,7 @@ constexpr double kFabricTimeoutSeconds = 60;
 constexpr const char* kFailureKey = "ringmaster/failure";
 constexpr const char* kClosedKey = "ringmaster/closed/";
 
-// Returns a connection separate where the release of PyTorch has Store::clone: another thread may wait in
+// Returns a separate connection where the release of PyTorch has Store::clone: another thread may wait in
 // the one that it shares.
 template <class Store>
 c10::intrusive_ptr<c10d::Store> CloneIfPossible(c10::intrusive_ptr<Store> store) {

@@ -54,7 +54,7 @@ class Operation final : public c10d::Work {
   void Fail(const std::string& reason) {
     const auto error = std::make_exception_ptr(
         c10::DistBackendError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
-                              "ringmaster: " + Name() + " of rank " + std::to_string(rank_) + ": " + reason));
+                              Name() + " of rank " + std::to_string(rank_) + ": " + reason));
     finish(error);
     future_->setError(error);
   }
