@@ -437,19 +437,6 @@ TEST(Decide, AFinishedJobSucceedsAndItsAgentsGetTimeToExit) {
   EXPECT_TRUE(o.pods.empty());
 }
 
-TEST(Decide, TheCodeThatFollowsTheTrainingGetsTimeToEnd) {
-  Observed o = RunningWorld(2);
-  o.job.finish_grace = seconds(95);
-  o.report->phase = GangPhase::kFinished;
-  o.report->done = rendezvous::Done{true, 100, 1.5, 0, {}, "abc", "def"};
-  Obey(o, Decide(o, kT0), kT0);
-  ASSERT_EQ(o.status.ledger.outcome, Outcome::kSucceeded);
-  Settle(o, kT0 + seconds(94));
-  EXPECT_EQ(o.pods.size(), 2U);
-  Settle(o, kT0 + seconds(95));
-  EXPECT_TRUE(o.pods.empty());
-}
-
 TEST(Decide, FinishingWinsOverASuspensionInProgress) {
   Observed o = RunningWorld(2);
   o.job.suspend = true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Which ranks must end with 0 for a job without agents to succeed.
+// Which ranks must end with 0 for a job without agents to succeed, and what follows a success.
 #include <gtest/gtest.h>
 
 #include "tests/unit/operator/worlds.h"
@@ -30,6 +30,19 @@ TEST(Success, AFailedRank0DecidesNothing) {
   Settle(o, kT0 + seconds(60));
   EXPECT_EQ(o.status.ledger.outcome, Outcome::kNone);
   EXPECT_EQ(o.status.ledger.restarts.charged, 1);
+}
+
+TEST(Success, TheCodeThatFollowsTheTrainingGetsTimeToEnd) {
+  Observed o = RunningWorld(2);
+  o.job.finish_grace = seconds(95);
+  o.report->phase = GangPhase::kFinished;
+  o.report->done = rendezvous::Done{true, 100, 1.5, 0, {}, "abc", "def"};
+  Obey(o, Decide(o, kT0), kT0);
+  ASSERT_EQ(o.status.ledger.outcome, Outcome::kSucceeded);
+  Settle(o, kT0 + seconds(94));
+  EXPECT_EQ(o.pods.size(), 2U);
+  Settle(o, kT0 + seconds(95));
+  EXPECT_TRUE(o.pods.empty());
 }
 
 }  // namespace
