@@ -226,7 +226,10 @@ class Run(abc.ABC, Generic[StepT]):
         self.rank = 0  # of this worker; may change with each step
         self.world = 1  # workers
         self._native = _native.Handle(settings.transport)
+        # An agent takes the end of a run for the end of the process, which may still have weights to write.
         self._finalizer = weakref.finalize(self, self._native.close)
+        if self._native.has_agent():
+            self._finalizer.detach()
         self._joined = False
         self._kept: List[Any] = []  # memory that the library reads
         self._sources: List[Tuple[Tuple[Any, ...], _data.Source]] = []
@@ -282,9 +285,10 @@ class Run(abc.ABC, Generic[StepT]):
         self._native.heartbeat()
 
     def close(self) -> None:
-        """Leaves the job. The end of the process does so as well."""
+        """Leaves the job. The end of the process does so as well, and should follow."""
         self._close_sources()
-        self._finalizer()
+        self._finalizer.detach()
+        self._native.close()
 
     def __enter__(self: "RunT") -> "RunT":
         return self

@@ -155,9 +155,9 @@ def mapping_fingerprint(run: Run[Any], framework: str, objects: Mapping[str, Any
     """Returns what must be equal on all workers when they start, by name."""
     shapes = [[path, str(leaf.dtype), list(leaf.shape)] for path, leaf in run._leaves(run._parameters())]
     return {
-        "framework": framework,
-        "parameters": _state.to_bytes(shapes).decode(),
-        "initial values": f"{run._hash(run._parameters()):016x}",
+        "versions": framework,
+        "parameters-shapes": _state.to_bytes(shapes).decode(),
+        "parameters-values": f"{run._hash(run._parameters()):016x}",
         "state": ", ".join(sorted(objects)),
     }
 

@@ -236,8 +236,8 @@ def _load_optimizer(optimizer: torch.optim.Optimizer, state: Any) -> None:
 
 
 def fingerprint(objects: Mapping[str, Any]) -> Dict[str, str]:
-    """Returns what must be equal on all workers when they start, by name."""
-    values = {"framework": f"torch {torch.__version__}", "python": "{}.{}".format(*sys.version_info)}
+    """Returns what must be equal on all workers when they start, by names that are short enough for a message."""
+    values = {"versions": "torch {}, Python {}.{}".format(torch.__version__, *sys.version_info)}
     for name, value in objects.items():
         kind = f"{type(value).__module__}.{type(value).__qualname__}"
         if isinstance(value, torch.nn.Module):
@@ -248,10 +248,8 @@ def fingerprint(objects: Mapping[str, Any]) -> Dict[str, str]:
                 array = _tensors.as_array(tensor)
                 assert array is not None
                 seed = _native.hash_memory(array.address, array.bytes, seed)
-            values[f"names, shapes and types of {name}"] = (
-                f"{_native.hash_bytes(_state.to_bytes(shapes)):016x}"
-            )
-            values[f"initial values of {name} (init seeds them: build the model after it)"] = f"{seed:016x}"
+            values[f"{name}-shapes"] = f"{_native.hash_bytes(_state.to_bytes(shapes)):016x}"
+            values[f"{name}-values"] = f"{seed:016x}"
         elif isinstance(value, torch.optim.Optimizer):
             groups = [{k: v for k, v in group.items() if k != "params"} for group in value.param_groups]
             counts = [len(group["params"]) for group in value.param_groups]
