@@ -8,6 +8,7 @@ import datetime
 import os
 import signal
 import sys
+import threading
 import time
 
 import torch
@@ -274,9 +275,14 @@ def failing(call):
         try:
             dist.all_reduce(torch.ones(1))
         except RuntimeError:
-            time.sleep(1)  # the other ranks shall see the first death, not that of this rank
+            stay(1)  # the other ranks shall see the first death, not that of this rank
             os._exit(0)
     raise AssertionError("the operation did not fail, or a later one worked")
+
+
+def stay(seconds):
+    """Does nothing, as a rank that computes for long. No event ends it: the other ranks must notice or give up meanwhile."""
+    threading.Event().wait(seconds)
 
 
 def die():
@@ -299,7 +305,7 @@ def bereft():
     """The last rank dies while rank 0 waits for a first message from it, and rank 1 for one from rank 0."""
     dist.barrier()
     if RANK == WORLD - 1:
-        time.sleep(0.3)
+        stay(0.3)
         die()
     failing(lambda: dist.recv(torch.empty(1), WORLD - 1 if RANK == 0 else 0))
 
@@ -307,9 +313,9 @@ def bereft():
 def aborted():
     dist.barrier()
     if RANK == 0:
-        time.sleep(0.3)
+        stay(0.3)
         dist.distributed_c10d._abort_process_group()
-        time.sleep(2)
+        stay(2)
         os._exit(0)
     failing(dist.barrier)
 
@@ -319,7 +325,7 @@ def late():
     dist.distributed_c10d._set_pg_timeout(datetime.timedelta(seconds=2))
     dist.barrier()
     if RANK == WORLD - 1:
-        time.sleep(6)
+        stay(6)
         os._exit(0)
     failing(lambda: dist.all_reduce(torch.ones(1), async_op=True).wait())
 

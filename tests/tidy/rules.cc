@@ -86,6 +86,7 @@ const IncludeRules& AllowedIncludes() {
         "operator/identity", "operator/kube", "operator/kube/backend", "operator/kube/watch",
         "operator/serve", "operator/wiring"}},
 
+      {"include", {}},
       {"worker/fabric", {"base", "worker/fabric/shm", "worker/fabric/ucx"}},
       {"worker/fabric/loopback", {"base", "worker/fabric"}},
       {"worker/fabric/nccl", {"base", "worker/fabric"}},

@@ -179,7 +179,7 @@ rm_status rm_open(const rm_options* options, rm_run** out) {
   }
 }
 
-void rm_close(rm_run* run) { delete run; }
+void rm_close(rm_run* run) { const std::unique_ptr<rm_run> owner(run); }
 
 const char* rm_error(const rm_run* run) { return run == nullptr ? "not enough memory" : run->error.c_str(); }
 

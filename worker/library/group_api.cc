@@ -108,7 +108,7 @@ rm_status rm_group_open(const rm_group_options* options, rm_group** out) {
   }
 }
 
-void rm_group_close(rm_group* group) { delete group; }
+void rm_group_close(rm_group* group) { const std::unique_ptr<rm_group> owner(group); }
 
 const char* rm_group_error(const rm_group* group) {
   return group == nullptr ? "not enough memory" : group->error.c_str();
