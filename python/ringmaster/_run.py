@@ -8,6 +8,7 @@ this worker is to compute its share of one. A step that is interrupted is yielde
 from __future__ import annotations
 
 import abc
+import contextlib
 import ctypes
 import dataclasses
 import errno
@@ -22,6 +23,9 @@ from typing import Any, Callable, Generic, Iterator, List, Mapping, Optional, Tu
 
 from . import _data, _native, _state
 from ._errors import Error, Stopped
+
+_SIZE = "size of the dataset"  # the tensor that has its bits as numbers, by which workers notice that theirs differ
+_SIZE_BITS = 48
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
@@ -154,7 +158,7 @@ class Step:
                 run._restore()
                 self.micro_batch = None
             if (
-                not self._interrupted
+                self._add(run._size_tensor, ctypes.addressof(run._size_bits))
                 and run._native.end_micro_batch(self._micro_batch_loss or 0.0) == _native.REPEAT
             ):
                 self._interrupted = True
@@ -202,6 +206,7 @@ class Step:
             self._interrupted = True
             return False
         self.loss, self.gradient_norm = result
+        self._run._check_equal_sizes()
         self._run._seed_micro_batch(self.number, self._run.settings.micro_batches)
         return True
 
@@ -235,6 +240,8 @@ class Run(abc.ABC, Generic[StepT]):
         self._sources: List[Tuple[Tuple[Any, ...], _data.Source]] = []
         self._dataset_size: Optional[int] = None
         self._committed_size: Optional[int] = None  # of the dataset with which the state was trained
+        self._size_tensor = -1
+        self._size_bits = (ctypes.c_float * _SIZE_BITS)()  # of _dataset_size; 0 if it is unknown
         _watch_exceptions(self)
         self._seed(settings.seed)
 
@@ -380,6 +387,8 @@ class Run(abc.ABC, Generic[StepT]):
         tensors = self._tensors()
         if not tensors:
             raise Error("there is nothing to train: call run.register(...) before run.steps(...)")
+        self._size_tensor = len(tensors)
+        tensors = [*tensors, Tensor(_SIZE, _SIZE_BITS, in_norm=False)]
         settings = self.settings
         folder = settings.checkpoint_folder
         fingerprint = "".join(f"{name}: {value}\n" for name, value in self._fingerprint().items())
@@ -428,7 +437,9 @@ class Run(abc.ABC, Generic[StepT]):
 
     def _check_size(self, step: int, size: Optional[int]) -> None:
         """Checks the number of samples of the dataset; None: unknown."""
-        self._dataset_size = size
+        if size != self._dataset_size:
+            self._dataset_size = size
+            self._size_bits[:] = [float((size or 0) >> bit & 1) for bit in range(_SIZE_BITS)]
         if size is None:
             return
         if self.settings.samples_per_step is None:
@@ -439,6 +450,18 @@ class Run(abc.ABC, Generic[StepT]):
             raise Error(
                 f"the dataset has {size} samples, but step {step} was reached with {self._committed_size}, and their order "
                 "depends on it: continue with the same dataset, or start a new job from exported weights"
+            )
+
+    def _check_equal_sizes(self) -> None:
+        """Checks that all workers have a dataset of the same size. REQUIRES: the step is reduced."""
+        means = (ctypes.c_float * _SIZE_BITS)()
+        self._native.gradient(self._size_tensor, ctypes.addressof(means))
+        tolerance = 0.25 / self.settings.micro_batches  # sums of floats are rounded
+        if any(abs(mean - bit) > tolerance for mean, bit in zip(means, self._size_bits)):
+            here = "an unknown size" if self._dataset_size is None else f"{self._dataset_size} samples"
+            raise Error(
+                f"the dataset has {here} on this worker, and another size on another worker, so some samples would be missing: "
+                "give all workers the same data"
             )
 
     def _samples(self, step: int, v: int, size: Optional[int]) -> Tuple[List[int], float]:
@@ -503,9 +526,13 @@ def _on_exception(
     if run is None or not run._native.open:
         return
     code = _report_exception(run, value)
-    if code is not None:
-        sys.stdout.flush()
-        sys.exit(code)
+    if code is None:
+        return
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    # Without the handlers of the end of a process: after a fault they may wait forever, for example for a process that is gone.
+    os._exit(code)
 
 
 def _report_exception(run: Run[Any], error: BaseException) -> Optional[int]:

@@ -8,14 +8,16 @@ import subprocess
 import sys
 import time
 import unittest
+import unittest.mock
 
-from training import PACKAGE, Case, interruptions
+from training import PACKAGE, Case, interruptions, program
 
 import torch
 import torch.utils.data
 
 import ringmaster.torch as rm
 from ringmaster import _native
+from ringmaster.torch import _data
 
 SIZE = 22  # samples; the last step of an epoch has 6 of 8
 X = torch.arange(SIZE * 3.0).reshape(SIZE, 3)
@@ -171,6 +173,16 @@ class Datasets(Case):
         run.close()
 
 
+class Seeds(Case):
+    @unittest.skipIf(torch.accelerator.is_available(), "needs a machine without an accelerator")
+    def test_are_those_of_torch_and_cost_no_stack(self):
+        torch.manual_seed(2**63 + 5)
+        expected = torch.rand(3)
+        with unittest.mock.patch("traceback.format_stack", side_effect=AssertionError):
+            _data.seed_all(2**63 + 5)
+        torch.testing.assert_close(torch.rand(3), expected, rtol=0, atol=0)
+
+
 class Processes(Case):
     PROGRAM = """
 import os, time, torch, ringmaster.torch as rm
@@ -202,6 +214,13 @@ for step in run.steps(1):
         while any(os.path.exists(f"/proc/{pid}") and b") Z" not in _stat(pid) for pid in readers):
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.01)
+
+    def test_whose_loss_is_a_fault_and_no_mistake_of_the_program(self):
+        for way in ("os.kill(os.getpid(), 9)", "os._exit(1)"):
+            text = self.PROGRAM.replace("return torch.ones(2) * os.getpid()", way).replace("time.sleep(600)", "pass")
+            done = program(text)
+            self.assertEqual(done.returncode, 71, done.stderr)
+            self.assertIn("RuntimeError: DataLoader worker (pid", done.stderr)
 
     def test_end_with_the_run(self):
         before = _children()

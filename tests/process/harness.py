@@ -76,6 +76,12 @@ spec:
 {extra}"""
 
 
+def has_module(python: str, module: str) -> bool:
+    """Returns whether `python` is a Python that finds the module."""
+    find = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({module!r}) is None)"
+    return os.access(python, os.X_OK) and subprocess.run([python, "-c", find], check=False).returncode == 0
+
+
 def prepare_child():
     """Runs in the child process. However the test ends, its runs end too; and a SIGHUP that arrives before the run
     listens for it waits, instead of ending it."""

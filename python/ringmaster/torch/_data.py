@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import random
 import signal
 import sys
@@ -144,6 +145,14 @@ def _die_with_parent(worker: int) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
+def lost_reader(error: RuntimeError) -> bool:
+    """Returns whether the error says that a process that reads ahead is gone, for example killed because memory was short.
+
+    An exception in such a process arrives as the same exception in the trainer.
+    """
+    return str(error).startswith("DataLoader worker (pid")
+
+
 class Seeder:
     """Seeds the random numbers of a micro-batch, in the trainer and in the processes that read ahead for it."""
 
@@ -159,4 +168,21 @@ def seed_all(seed: int) -> None:
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed([seed & 0xFFFFFFFF, seed >> 32])
-    torch.manual_seed(seed)
+    # torch.manual_seed formats the stack for each type of device that is not there: a millisecond or more in each micro-batch.
+    kind = _accelerator()
+    if kind not in ("", "cuda"):
+        torch.manual_seed(seed)
+        return
+    torch.default_generator.manual_seed(seed)
+    if kind == "cuda" and not torch.cuda._is_in_bad_fork():  # as in a process that reads ahead
+        torch.cuda.manual_seed_all(seed)
+
+
+@functools.lru_cache(maxsize=None)
+def _accelerator() -> str:
+    """Returns the type of device that this machine has apart from CPUs, "" for none, "?" if this version of PyTorch cannot say."""
+    accelerator = getattr(torch, "accelerator", None)
+    if accelerator is None:
+        return "?"
+    current = accelerator.current_accelerator() if accelerator.device_count() > 0 else None
+    return "" if current is None else str(current.type)

@@ -221,6 +221,8 @@ class Run(_run.Run[Step]):
             return 71
         if isinstance(error, getattr(torch, "AcceleratorError", ())):
             return 74
+        if isinstance(error, RuntimeError) and _datasets.lost_reader(error):
+            return 71
         return super()._exit_code(error)
 
     def _keys_from(self, size: int, step: int, v: int) -> Iterator[Tuple[int, int, List[int]]]:
