@@ -2,6 +2,8 @@
 
 #include "worker/library/session.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
@@ -69,6 +71,8 @@ Result<std::unique_ptr<Session>> Session::Open(const std::string& transport) {
   session->member_ = member;
   RM_ASSIGN(const int page_fd, DescriptorFrom("RINGMASTER_SLOT_FD"));
   RM_ASSIGN(const int channel_fd, DescriptorFrom("RINGMASTER_CHANNEL_FD"));
+  // What the program starts must not hold them: the agent waits for the end of the channel.
+  for (const int fd : {page_fd, channel_fd}) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
   RM_ASSIGN(agent::TrainerPage page, agent::TrainerPage::Attach(page_fd));
   session->page_.emplace(std::move(page));
   session->SetActivity(Activity::kStarting);
