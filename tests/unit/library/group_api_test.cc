@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <latch>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -129,7 +130,9 @@ TEST(GroupApi, NewGenerationsReplaceOldOnes) {
 
 TEST(GroupApi, AbortEndsAnOperationOnAllMembers) {
   Members members(3);
+  std::latch connected(3);  // a member that still connects would fail there
   members.Run([&](int rank, rm_group* group) {
+    connected.arrive_and_wait();
     if (rank == 2) {
       rm_group_abort(group, 1);
       return;
