@@ -4,6 +4,7 @@
 // selects the member that loads the checkpoint.
 #include <algorithm>
 #include <map>
+#include <sstream>
 #include <tuple>
 #include <utility>
 
@@ -13,6 +14,18 @@ namespace ringmaster::rendezvous {
 namespace {
 
 constexpr size_t kMostNamed = 8;  // workers in one message
+
+// Returns the words of `own` that are not words of `other`, or all of it. A program's fingerprint has a word
+// for each of its parts: "optimizer=0f3a21bb".
+std::string DifferentWords(const std::string& own, const std::string& other) {
+  std::istringstream words(own);
+  const std::string others = " " + other + " ";
+  std::string different;
+  for (std::string word; words >> word;)
+    if (others.find(" " + word + " ") == std::string::npos)
+      different += (different.empty() ? "" : " ") + word;
+  return different.empty() ? own : different;
+}
 
 // Returns which of the fingerprints differs, its values, and the remedy.
 struct Difference {
@@ -27,8 +40,8 @@ Difference Compare(const Fingerprints& own, const Fingerprints& others) {
             "give all nodes the same files at spec.training.data.path"};
   }
   if (own.job != others.job) {
-    return {"job " + own.job, "job " + others.job,
-            "all workers must read the same job and run the same build"};
+    return {"job " + DifferentWords(own.job, others.job), "job " + DifferentWords(others.job, own.job),
+            "all workers must read the same job and run the same program and build"};
   }
   return {
       own.device, others.device,

@@ -11,7 +11,7 @@
 namespace ringmaster::library {
 namespace {
 
-constexpr size_t kMaxFingerprint = 200;  // of members, in a message
+constexpr size_t kMaxFingerprint = 480;  // of members, in a message
 constexpr size_t kMostDifferences = 5;   // that a message lists
 
 }  // namespace
@@ -51,7 +51,7 @@ std::string MembersFingerprint(const Config& config) {
     const std::string line = config.fingerprint.substr(begin, end - begin);
     std::string name = line.substr(0, line.find(':'));
     std::ranges::replace(name, ' ', '-');
-    text += fmt::format(" {:.24}={:.8}", name, HashHex(Hash64(std::as_bytes(std::span(line)))));
+    text += fmt::format(" {:.40}={:.8}", name, HashHex(Hash64(std::as_bytes(std::span(line)))));
     begin = end + 1;
   }
   if (text.size() <= kMaxFingerprint) return PlainName(text);

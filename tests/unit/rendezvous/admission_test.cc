@@ -70,6 +70,17 @@ TEST_F(AdmissionTest, TheMajorityRefusesTheOneWithOtherDataByName) {
   EXPECT_EQ(report().last_failure->pod, "pod-1");
 }
 
+TEST_F(AdmissionTest, OnlyThePartsThatDifferAreNamed) {
+  Make(1, 3);
+  Join(1, {"run=1 steps=30 optimizer=aa", "data-a", "cpu avx512"});
+  for (const ConnectionId c : {2, 3}) Join(c, {"run=1 steps=30 optimizer=bb", "data-a", "cpu avx512"});
+  for (const ConnectionId c : {1, 2, 3}) Answer(c);
+  const auto evict = Last<Evict>(1);
+  ASSERT_TRUE(evict.has_value());
+  EXPECT_NE(evict->reason.find("has job optimizer=aa, the others have job optimizer=bb: "), std::string::npos)
+      << evict->reason;
+}
+
 TEST_F(AdmissionTest, OneWorkerOnTheCpuDoesNotMakeTheOthersLeave) {
   Make(1, 3);
   Join(1, {"job", "data-a", "cpu avx512"});
