@@ -185,7 +185,8 @@ class Seeds(Case):
 
 class Processes(Case):
     PROGRAM = """
-import os, time, torch, ringmaster.torch as rm
+import os, time, torch, torch.utils.data, ringmaster.torch as rm
+torch.utils.data._utils.worker.MP_STATUS_CHECK_INTERVAL = 600  # how often PyTorch itself looks for the parent
 run = rm.init(micro_batches=4, samples_per_step=8)
 model = torch.nn.Linear(2, 2)
 run.register(model=model)
@@ -210,7 +211,7 @@ for step in run.steps(1):
         self.assertNotIn(trainer.pid, readers)
         trainer.kill()
         trainer.communicate()
-        deadline = time.monotonic() + 3  # the readers of PyTorch look for their parent every 5 seconds
+        deadline = time.monotonic() + 60
         while any(os.path.exists(f"/proc/{pid}") and b") Z" not in _stat(pid) for pid in readers):
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.01)
