@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program of PyTorch with the library, for tests/process/library_run: BatchNorm, dropout, AdamW and a schedule on random data.
 
-Takes JSON: steps; pause, in seconds, of each micro-batch; fails, a step in which a sample raises; odd, a pod whose weight decay
-differs.
+Takes JSON: steps; pause, in seconds, of each micro-batch; fails, a step in which a sample raises.
 """
 
 import json
-import os
 import sys
 import threading
 
@@ -39,8 +37,7 @@ def main():
     wanted = json.loads(sys.argv[1])
     run = rm.init(micro_batches=6, samples_per_step=24, seed=7)
     model = nn.Sequential(nn.Linear(10, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.25), nn.Linear(16, 3))
-    odd = wanted.get("odd") and os.environ.get("RINGMASTER_POD") == wanted["odd"]
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.2 if odd else 0.1)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.1)
     scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1e-2, total_steps=wanted["steps"])
     run.register(model=model, optimizer=optimizer, scheduler=scheduler)
     good, bad = Samples(False), Samples(True)

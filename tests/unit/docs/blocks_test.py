@@ -15,7 +15,7 @@ sys.argv.remove("--bin")
 # A path from the root of the repository in code style: `rendezvous/coordinator.h`, or a file of a diagram.
 NAMED = re.compile(r"(?<![\w./-])((?:api|base|bench|cli|cmake|config|crds|e2e|examples|helm|images|operator|rendezvous|"
                    r"scripts|tests|worker)/[\w./-]*[\w-])(?![\w*])")
-SOURCES = ["api", "base", "bench", "cli", "e2e", "operator", "rendezvous", "tests", "worker"]
+SOURCES = ["api", "base", "bench", "cli", "e2e", "examples", "include", "operator", "python", "rendezvous", "tests", "worker"]
 OTHERS = {"cudnn.h", "cudnn_frontend.h"}  # of NVIDIA
 MAX_LINES = 250
 PAGES = sorted(str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md"))
