@@ -9,11 +9,14 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "worker/compute/engine/thread_pool.h"
 
 namespace ringmaster::library {
 namespace {
 
 constexpr size_t kPieceBytes = size_t{4} << 20;
+// A state with fewer pieces is hashed in less time than threads take to start.
+constexpr size_t kPiecesForThreads = 4;
 // Of a received description and of one array: what a member of the same job sends is far below.
 constexpr uint64_t kMaxDescription = uint64_t{1} << 30;
 constexpr uint64_t kMaxArray = uint64_t{1} << 42;
@@ -48,12 +51,25 @@ Result<OwnedState> Allocate(const Json& description) {
 
 }  // namespace
 
-StateHashes HashState(const std::vector<StateArray>& arrays, int64_t step) {
+// An array is hashed by the hashes of its pieces, which threads compute side by side.
+StateHashes HashState(const std::vector<StateArray>& arrays, int64_t step, int threads) {
+  const std::vector<std::span<std::byte>> pieces = Pieces(arrays);
+  std::vector<uint64_t> hashes_of_pieces(pieces.size());
+  const auto hash_piece = [&](int64_t p, int) {
+    hashes_of_pieces[static_cast<size_t>(p)] = Hash64(pieces[static_cast<size_t>(p)]);
+  };
+  engine::ThreadPool pool(pieces.size() < kPiecesForThreads ? 1 : threads);
+  pool.Run(static_cast<int64_t>(pieces.size()), hash_piece);
+
   StateHashes hashes;
   hashes.others = Hash64(std::as_bytes(std::span(&step, 1)));
+  size_t next = 0;
   for (const StateArray& array : arrays) {
     uint64_t& hash = array.parameter ? hashes.params : hashes.others;
-    hash = Hash64(array.bytes, Hash64(BytesOf(array.name), hash));
+    hash = Hash64(BytesOf(array.name), hash);
+    const size_t count = (array.bytes.size() + kPieceBytes - 1) / kPieceBytes;
+    hash = Hash64(std::as_bytes(std::span(hashes_of_pieces).subspan(next, count)), hash);
+    next += count;
   }
   return hashes;
 }

@@ -41,7 +41,8 @@ struct StateHashes {
   uint64_t others = 0;
   bool operator==(const StateHashes&) const = default;
 };
-StateHashes HashState(const std::vector<StateArray>& arrays, int64_t step);
+// Computed by up to `threads` threads when the state is large; their number does not change the hashes.
+StateHashes HashState(const std::vector<StateArray>& arrays, int64_t step, int threads = 1);
 
 // A state in memory that it owns: received or loaded.
 struct OwnedState {

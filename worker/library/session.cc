@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "api/load.h"
@@ -47,6 +48,12 @@ Result<int> DescriptorFrom(const char* name) {
   return value;
 }
 
+// What the agent allows this process, or else the CPUs that it may use.
+int UsableThreads() {
+  const int given = std::atoi(Variable("RINGMASTER_THREADS").c_str());
+  return given > 0 ? given : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
 Result<api::TrainingJob> LoadJob(const std::string& path) {
   RM_ASSIGN(const std::string text, ReadFile(path));
   api::Loaded loaded = api::LoadYaml(text);
@@ -60,6 +67,7 @@ Result<api::TrainingJob> LoadJob(const std::string& path) {
 Result<std::unique_ptr<Session>> Session::Open(const std::string& transport) {
   std::unique_ptr<Session> session(new Session);
   session->transport_ = transport;
+  session->threads_ = UsableThreads();
   const std::string pod = Variable("RINGMASTER_POD");
   const std::string member = Variable("RINGMASTER_MEMBER");
   if (Variable("RINGMASTER_CHANNEL_FD").empty()) {
@@ -370,7 +378,7 @@ std::vector<StateArray> Session::State() {
   return arrays;
 }
 
-StateHashes Session::Hashes() { return HashState(State(), step_); }
+StateHashes Session::Hashes() { return HashState(State(), step_, threads_); }
 
 Result<std::optional<Session::Event>> Session::Load() {
   const bool loads = comm_->rank() == formed_.loader;
@@ -466,7 +474,7 @@ Result<std::optional<Session::Event>> Session::Share() {
   RM_ASSIGN(ReceivedState received, ReceiveState(comm_.get(), sources_));
   loading_info_ = {received.info.value("step", int64_t{0}), received.info.value("records", Json::array())};
   // A source that changed after the members had voted would otherwise spread what it holds.
-  if (!formed_.sources.empty() && HashState(received.state.views(), loading_info_.step) !=
+  if (!formed_.sources.empty() && HashState(received.state.views(), loading_info_.step, threads_) !=
                                       StateHashes{formed_.params_hash, formed_.optimizer_hash}) {
     return Error{Code::kCorrupt,
                  fmt::format("the received state of step {} is not the one that the members agreed on",

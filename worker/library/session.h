@@ -147,6 +147,7 @@ class Session {
   std::optional<api::TrainingJob> job_;
   std::string member_ = "alone";
   std::string transport_;
+  int threads_ = 1;  // that hash the state
   std::string fingerprint_;  // of the run, in checkpoints
   std::optional<agent::TrainerPage> page_;
   std::shared_ptr<fabric::Aborter> aborter_;

@@ -40,6 +40,17 @@ TEST(ProgramState, HashesSeparateTheWeightsFromTheRest) {
   EXPECT_EQ(HashState(arrays, 5).others, before.others);
 }
 
+TEST(ProgramState, TheNumberOfThreadsDoesNotChangeItsHashes) {
+  std::vector<char> weights((size_t{17} << 20) + 5);
+  std::vector<char> momentum(size_t{8} << 20);
+  const std::vector<StateArray> arrays = Example(&weights, &momentum);
+  const StateHashes hashes = HashState(arrays, 5, 1);
+  EXPECT_EQ(HashState(arrays, 5, 3), hashes);
+  weights.back() ^= 1;
+  EXPECT_NE(HashState(arrays, 5, 3).params, hashes.params);
+  EXPECT_EQ(HashState(arrays, 5, 3).others, hashes.others);
+}
+
 TEST(ProgramState, TravelsFromAllSourcesToTheOthers) {
   // More pieces than sources; the sources hold equal states.
   std::vector<char> weights(size_t{9} << 20);
