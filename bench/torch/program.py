@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The program that bench/torch/run measures: one model and one optimizer, trained through the library or by plain PyTorch.
 
-  program.py library STEPS NUMERICS          through ringmaster.torch
+  program.py library STEPS NUMERICS MICRO    through ringmaster.torch, with MICRO micro-batches per step
   program.py ddp STEPS PARTS [CHECKPOINT]    with DistributedDataParallel over gloo, under torchrun; each rank divides its samples of a
                                              step into PARTS batches, and rank 0 saves after every step if CHECKPOINT is given
 
@@ -19,7 +19,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 WIDTH = 512
-SAMPLES_PER_STEP, MICRO_BATCHES = 128, 8
+SAMPLES_PER_STEP = 128
 
 
 def dataset():
@@ -34,10 +34,10 @@ def build():
     return model, torch.optim.AdamW(model.parameters(), lr=1e-3)
 
 
-def library(steps, numerics):
+def library(steps, numerics, micro_batches):
     import ringmaster.torch as rm
 
-    run = rm.init(micro_batches=MICRO_BATCHES, samples_per_step=SAMPLES_PER_STEP, seed=1, numerics=numerics, checkpoint_folder="")
+    run = rm.init(micro_batches=micro_batches, samples_per_step=SAMPLES_PER_STEP, seed=1, numerics=numerics, checkpoint_folder="")
     data = dataset()
     model, optimizer = build()
     run.register(model=model, optimizer=optimizer)
@@ -82,7 +82,7 @@ def ddp(steps, parts, checkpoint):
 def main():
     kind, steps, how = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     if kind == "library":
-        library(steps, how)
+        library(steps, how, int(sys.argv[4]))
     else:
         ddp(steps, int(how), pathlib.Path(sys.argv[4]) if len(sys.argv) > 4 else None)
 

@@ -55,7 +55,7 @@ class Rig:
         if len(images) != 2:
             raise AssertionError(f"{IMAGES} does not hold the two images; run images/build")
         self.nodes = Nodes(images=images, **options)
-        self._background = concurrent.futures.ThreadPoolExecutor(1)
+        self.background = concurrent.futures.ThreadPoolExecutor(1)
         self._hashes = {}  # by steps
 
     def __enter__(self):
@@ -72,7 +72,7 @@ class Rig:
         return self
 
     def __exit__(self, kind, *_):
-        self._background.shutdown(cancel_futures=True)
+        self.background.shutdown(cancel_futures=True)
         self.nodes.__exit__(kind)
 
     def install(self):
@@ -122,7 +122,7 @@ class Rig:
     def expect(self, steps, workers=2):
         """Starts the local run of expected_hash in the background."""
         if steps not in self._hashes:
-            self._hashes[steps] = self._background.submit(self._run_here, steps, workers)
+            self._hashes[steps] = self.background.submit(self._run_here, steps, workers)
         return self._hashes[steps]
 
     def expected_hash(self, steps):
