@@ -23,6 +23,7 @@
  *                        if rm_reduce(run, &result) == RM_OK:
  *                          rm_gradient(run, tensor, gradient) for each tensor; update the parameters
  *                          rm_committed(run, learning_rate, gradient_norm)
+ *                          rm_finish(run), to end early
  *     RM_EVENT_END       the job has ended
  *   }
  *   rm_close(run);
@@ -219,6 +220,14 @@ RM_API rm_status rm_reduce(rm_run* run, rm_step_result* result);
 RM_API rm_status rm_gradient(rm_run* run, int32_t tensor, float* values);
 /* The program has updated its state by this step, which now counts. The numbers are for reports. */
 RM_API rm_status rm_committed(rm_run* run, double learning_rate, double gradient_norm);
+
+/*
+ * Ends the run after the last committed step, as if it were the last of rm_config.steps: early stopping. Call
+ * it between rm_committed and rm_next. Every worker must do so after the same step, so it follows from values
+ * that are equal on all, such as rm_step_result.loss; otherwise the job fails with a message that says so.
+ * Workers that join later end, too.
+ */
+RM_API rm_status rm_finish(rm_run* run);
 
 /* Reports what validation samples say about the current weights; rank 0's call counts. accuracy: NaN if
  * unknown. */

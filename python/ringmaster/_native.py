@@ -101,6 +101,7 @@ _SIGNATURES = {
     "rm_reduce": (ctypes.c_int, [_RUN, ctypes.POINTER(StepResult)]),
     "rm_gradient": (ctypes.c_int, [_RUN, ctypes.c_int32, _FLOATS]),
     "rm_committed": (ctypes.c_int, [_RUN, ctypes.c_double, ctypes.c_double]),
+    "rm_finish": (ctypes.c_int, [_RUN]),
     "rm_validated": (ctypes.c_int, [_RUN, ctypes.c_double, ctypes.c_double]),
     "rm_heartbeat": (None, [_RUN]),
     "rm_samples": (
@@ -289,6 +290,9 @@ class Handle:
 
     def committed(self, learning_rate: float, gradient_norm: float) -> None:
         self._check(self._library.rm_committed(self._handle(), learning_rate, gradient_norm))
+
+    def finish(self) -> None:
+        self._check(self._library.rm_finish(self._handle()))
 
     def validated(self, loss: float, accuracy: float) -> None:
         self._check(self._library.rm_validated(self._handle(), loss, accuracy))

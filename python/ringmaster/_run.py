@@ -8,6 +8,7 @@ this worker is to compute its share of one. A step that is interrupted is yielde
 from __future__ import annotations
 
 import abc
+import atexit
 import contextlib
 import ctypes
 import dataclasses
@@ -236,6 +237,8 @@ class Run(abc.ABC, Generic[StepT]):
         if self._native.has_agent():
             self._finalizer.detach()
         self._joined = False
+        self._finish_requested = False
+        self._left_at: Optional[int] = None  # steps that were committed when the loop was left before its end
         self._kept: List[Any] = []  # memory that the library reads
         self._sources: List[Tuple[Tuple[Any, ...], _data.Source]] = []
         self._dataset_size: Optional[int] = None
@@ -252,6 +255,8 @@ class Run(abc.ABC, Generic[StepT]):
 
         A step that is interrupted is yielded again; the first step always is, because its gradients set the range of the
         exact sums. When the job stops early, such as on Ctrl-C, the program ends here with the exit code that continues it.
+
+        Early stopping: see `finish`.
         """
         if self._joined:
             raise Error("run.steps was called before: a run has one loop over its steps")
@@ -270,12 +275,52 @@ class Run(abc.ABC, Generic[StepT]):
                 self._kept = []
                 step = self._make_step(event)
                 self._begin_step(step)
-                yield step
+                try:
+                    yield step
+                except GeneratorExit:
+                    # By break, or by an exception, which looks the same from here.
+                    self._left_at = step.number + step._committed
+                    if self._finish_requested and self._native.open:
+                        self._leave_early()
+                    raise
                 if not step._committed and not step._interrupted:
                     raise Error(
                         f"step {step.number} was computed, but not committed: end the loop with step.commit()"
                     )
                 self._restore()
+            else:
+                self._kept = []
+                self._close_sources()
+                if not event.finished:
+                    raise Stopped(self._native.exit_code())
+                return
+
+    def finish(self) -> None:
+        """Ends the run after the step that was committed last, as if it were the last one. The loop over the steps then ends.
+
+        Call it after step.commit() has returned True, on all workers after the same step: decide it by what is equal on all, such
+        as step.loss. Otherwise the job fails with a message that says so.
+        """
+        self._native.finish()
+        self._finish_requested = True
+
+    def _leave_early(self) -> None:
+        """The code has left the loop after `finish`: takes part in the end of the run, or ends the process."""
+        try:
+            self._await_end()
+        except BaseException as error:  # would be lost: Python reports it, and goes on after the loop
+            _end_process(self, error)
+
+    def _await_end(self) -> None:
+        while True:
+            event = self._native.next()
+            self.rank, self.world = event.rank, event.world
+            if event.kind == _native.EVENT_DESCRIBE:
+                self._answer_describe()
+            elif event.kind == _native.EVENT_LOAD:
+                self._answer_load(event)
+            elif event.kind == _native.EVENT_STEP:
+                raise Error(f"the loop was left early, but the run went back to step {event.step}")
             else:
                 self._kept = []
                 self._close_sources()
@@ -515,6 +560,7 @@ def _watch_exceptions(run: Run[Any]) -> None:
     if sys.excepthook is not _on_exception:
         _previous_hook = sys.excepthook
         sys.excepthook = _on_exception
+        atexit.register(_at_exit)
 
 
 def _on_exception(
@@ -546,6 +592,31 @@ def _report_exception(run: Run[Any], error: BaseException) -> Optional[int]:
         return code
     run._native.fail(describe_exception(error))
     return run._native.exit_code()
+
+
+def _end_process(run: Run[Any], error: BaseException) -> None:
+    """Ends the process as an exception that nothing catches does."""
+    if isinstance(error, SystemExit):
+        code = error.code if isinstance(error.code, int) else 1
+    else:
+        traceback.print_exception(type(error), error, error.__traceback__)
+        reported = _report_exception(run, error)
+        code = 1 if reported is None else reported
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
+
+
+def _at_exit() -> None:
+    """The program ends. An agent would start one again whose job has not ended."""
+    run = _watched() if _watched is not None else None
+    if run is not None and run._native.open and run._left_at is not None and not run._finish_requested:
+        run._native.fail(
+            f"the program left the loop over its steps after step {run._left_at}, before the last one: call run.finish() to end "
+            "the run early"
+        )
+        os._exit(run._native.exit_code())
 
 
 def describe_exception(error: BaseException) -> str:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program of PyTorch with the library, for tests/process/library_run: BatchNorm, dropout, AdamW and a schedule on random data.
 
-Takes JSON: steps; pause, in seconds, of each micro-batch; fails, a step in which a sample raises.
+Takes JSON: steps; pause, in seconds, of each micro-batch; fails, a step in which a sample raises; finishes, a step after which
+the run ends early, on all ranks or on those in finish_ranks; leaves, a step after which the loop ends by break.
 """
 
 import json
@@ -45,8 +46,13 @@ def main():
         for x, y in step.micro_batches(bad if step.number == wanted.get("fails") else good):
             step.backward(cross_entropy(model(x), y))
             threading.Event().wait(wanted.get("pause", 0))  # a model that takes longer
-        if step.commit(clip_norm=1.0) and step.number % 10 == 9:
+        committed = step.commit(clip_norm=1.0)
+        if committed and step.number % 10 == 9:
             run.validated(step.loss, 0.5)
+        if committed and step.number == wanted.get("finishes") and run.rank in wanted.get("finish_ranks", range(100)):
+            run.finish()
+        if committed and step.number == wanted.get("leaves"):
+            break
 
 
 main()

@@ -339,6 +339,16 @@ rm_status rm_committed(rm_run* run, double learning_rate, double gradient_norm) 
   });
 }
 
+rm_status rm_finish(rm_run* run) {
+  return Guard(run, [&](Session& session) {
+    if (!session.joined()) return Say(run, RM_INVALID, "rm_finish: call rm_join first");
+    if (session.in_step())
+      return Say(run, RM_INVALID, "rm_finish: call it between rm_committed and rm_next, not in a step");
+    session.RequestFinish();
+    return RM_OK;
+  });
+}
+
 rm_status rm_validated(rm_run* run, double loss, double accuracy) {
   return Guard(run, [&](Session& session) {
     if (!session.joined()) return Say(run, RM_INVALID, "rm_validated: call rm_join first");

@@ -97,6 +97,7 @@ void GradientSums::Begin(fabric::Communicator* comm, uint64_t version, int first
   end_ = end;
   current_.reset();
   next_bucket_ = 0;
+  finishes_ = false;
   if (!options_.exact) partial_.Forget();  // the terms of a sum of floats must be added in their order
   if (!partial_.Begin(version, attempt_exponents_, first, end)) std::ranges::fill(maxima_, numerics::kZero);
 }
@@ -167,6 +168,12 @@ void GradientSums::EndMicroBatch(double loss) {
   current_.reset();
 }
 
+void GradientSums::AttemptNothing() {
+  finishes_ = true;
+  for (int v = first_; v < end_; ++v)
+    if (BeginMicroBatch(v)) EndMicroBatch(0);
+}
+
 bool GradientSums::Complete() const {
   for (int v = first_; v < end_; ++v)
     if (!partial_.IsComplete(v)) return false;
@@ -212,12 +219,19 @@ Result<GradientSums::Reduced> GradientSums::Reduce(const std::function<bool()>& 
   exchange.Clear(numerics::kZero);
   std::ranges::copy(maxima_, exchange.maxima().begin());
   for (int v = first_; v < end_; ++v) exchange.PutDouble(v, partial_.loss(v));
+  exchange.Cast(finishes_ ? ScalarExchange::kFinishes : ScalarExchange::kGoesOn);
   if (wants_to_stop()) exchange.Cast(ScalarExchange::kStopAtBoundary);
   RM_TRY(exchange.Exchange(comm_));
   comm_ = nullptr;
 
   Reduced reduced;
   reduced.stop_at_boundary = exchange.Voted(ScalarExchange::kStopAtBoundary);
+  reduced.finishes = exchange.Voted(ScalarExchange::kFinishes);
+  reduced.goes_on = exchange.Voted(ScalarExchange::kGoesOn);
+  if (reduced.finishes) {
+    partial_.Forget();  // the sums hold no step
+    return reduced;
+  }
   std::vector<double> losses(static_cast<size_t>(options_.micro_batches));
   for (size_t v = 0; v < losses.size(); ++v) losses[v] = exchange.GetDouble(static_cast<int64_t>(v));
   reduced.loss = numerics::OrderedSum(losses) / options_.micro_batches;

@@ -55,7 +55,9 @@ class GradientSums {
     double loss = 0;  // mean over the micro-batches
     double norm = 0;  // of the mean gradient
     bool stop_at_boundary = false;
-    std::string culprit;  // kNotFinite: name of a tensor; empty: only the loss
+    bool finishes = false;  // a member ended the run before this step: see AttemptNothing
+    bool goes_on = false;   // a member computed the step
+    std::string culprit;    // kNotFinite: name of a tensor; empty: only the loss
   };
 
   // Allocates memory of the fabric: 4 * limbs bytes per element, and 8 per block of 1024. Errors: kExhausted.
@@ -73,6 +75,9 @@ class GradientSums {
   void EndMicroBatch(double loss);
   bool in_micro_batch() const { return current_.has_value(); }
   bool Complete() const;  // all micro-batches of the share are in the sums
+  // The member ends the run before this step. It takes part in the exchange without gradients, so that all
+  // members learn of it, also those that compute the step because they were not told to end.
+  void AttemptNothing();
 
   // Collective. REQUIRES: Complete(). `wants_to_stop` is this worker's vote for a stop after the step. After
   // kReduced, Read may be called until the next Begin; after kRepeat or an error, Begin.
@@ -133,6 +138,7 @@ class GradientSums {
   int end_ = 0;
   std::optional<int> current_;  // micro-batch
   bool last_ = false;           // it is the last one that this worker computes in this attempt
+  bool finishes_ = false;       // AttemptNothing was called
   size_t next_bucket_ = 0;      // the first that is not being reduced yet
 };
 

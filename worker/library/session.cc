@@ -213,7 +213,7 @@ Result<Session::Event> Session::Next() {
         break;
       case Stage::kEnded: {
         Event end = MakeEvent(EventKind::kEnd);
-        end.finished = step_ >= config_.steps && exit_code_ == 0;
+        end.finished = (step_ >= config_.steps || finish_requested_) && exit_code_ == 0;
         taken = std::optional(end);
         break;
       }
@@ -417,7 +417,8 @@ Result<std::optional<Session::Event>> Session::Load() {
   for (const std::string& skipped : found->skipped) log::Warn("checkpoint skipped: {}", skipped);
   log::Info("continuing from {} step={}", found->path, found->step);
   saver_->ContinuedFrom(found->step);
-  loading_info_ = {found->step, found->meta.value("records", Json::array())};
+  loading_info_ = {found->step, found->meta.value("finish", false),
+                   found->meta.value("records", Json::array())};
   RM_ASSIGN(OwnedState state, StateOf(std::move(found).value()));
   loading_ = std::make_unique<OwnedState>(std::move(state));
   return std::optional(MakeEvent(EventKind::kLoad));
@@ -449,6 +450,7 @@ void Session::Adopted() {
   }
   reporter_->Restore(loading_info_.records);
   step_ = loading_info_.step;
+  finish_requested_ = loading_info_.finish;
   sums_->SetStep(step_);
   has_state_ = true;
   described_ = false;
@@ -465,14 +467,16 @@ Result<std::optional<Session::Event>> Session::Share() {
   if (std::ranges::find(sources_, comm_->rank()) != sources_.end()) {
     if (!described_) return std::optional(MakeEvent(EventKind::kDescribe));
     const Waiting waiting(page_.has_value() ? &*page_ : nullptr);
-    const Json info = {{"step", step_}, {"records", reporter_->RecordsForCheckpoint()}};
+    const Json info = {
+        {"step", step_}, {"finish", finish_requested_}, {"records", reporter_->RecordsForCheckpoint()}};
     RM_TRY(SendState(comm_.get(), sources_, State(), info));
     stage_ = Stage::kStart;
     return std::optional<Event>();
   }
   const Waiting waiting(page_.has_value() ? &*page_ : nullptr);
   RM_ASSIGN(ReceivedState received, ReceiveState(comm_.get(), sources_));
-  loading_info_ = {received.info.value("step", int64_t{0}), received.info.value("records", Json::array())};
+  loading_info_ = {received.info.value("step", int64_t{0}), received.info.value("finish", false),
+                   received.info.value("records", Json::array())};
   // A source that changed after the members had voted would otherwise spread what it holds.
   if (!formed_.sources.empty() && HashState(received.state.views(), loading_info_.step, threads_) !=
                                       StateHashes{formed_.params_hash, formed_.optimizer_hash}) {

@@ -100,6 +100,8 @@ class Session {
   // REQUIRES: reduced().
   void Commit(double learning_rate, double gradient_norm);
 
+  // The run ends before the next step. REQUIRES: no step is attempted.
+  void RequestFinish() { finish_requested_ = true; }
   void Validated(double loss, std::optional<double> accuracy);
   void Heartbeat();
 
@@ -122,6 +124,9 @@ class Session {
   Result<std::optional<Event>> Share();
   Result<std::optional<Event>> Start();
   Result<std::optional<Event>> TakeStep();
+  // Learns whether all members end the run before the next step. Errors: some do not.
+  Result<std::optional<Event>> AgreeToFinish();
+  Error FinishedBySome();
   Result<std::optional<Event>> Finish();
 
   Status Answer(const rendezvous::Prepare& prepare);
@@ -137,6 +142,8 @@ class Session {
   Status GenerationFailed(const Error& error);
   Error FailWith(int exit_code, const std::string& message);
   Event MakeEvent(EventKind kind) const;
+  // The first micro-batch of a rank's share.
+  int FirstOf(int64_t rank, int64_t world) const;
   std::vector<StateArray> State();
   StateHashes Hashes();
   Result<checkpoint::Snapshot> TakeSnapshot();
@@ -147,7 +154,7 @@ class Session {
   std::optional<api::TrainingJob> job_;
   std::string member_ = "alone";
   std::string transport_;
-  int threads_ = 1;  // that hash the state
+  int threads_ = 1;          // that hash the state
   std::string fingerprint_;  // of the run, in checkpoints
   std::optional<agent::TrainerPage> page_;
   std::shared_ptr<fabric::Aborter> aborter_;
@@ -181,6 +188,7 @@ class Session {
   std::string described_meta_;
   struct Loading {
     int64_t step = 0;
+    bool finish = false;
     Json records;
   };
   std::unique_ptr<OwnedState> loading_;  // the program is adopting it
@@ -191,6 +199,8 @@ class Session {
   bool pause_ = false;  // the members agreed to pause after the step
   bool save_due_ = false;
   bool finished_ = false;  // stage kFinish: all steps are committed
+  // The program ended the run after step_. Part of the state, so that members that get it end, too.
+  bool finish_requested_ = false;
   Time attempt_began_{};
   Duration waited_{};  // for peers, in this attempt
   int computed_ = 0;   // micro-batches in this attempt

@@ -49,6 +49,10 @@ Result<std::optional<Session::Event>> Session::Start() {
 
 // ---- steps
 
+int Session::FirstOf(int64_t rank, int64_t world) const {
+  return static_cast<int>(int64_t{config_.micro_batches} * rank / world);
+}
+
 Result<std::optional<Session::Event>> Session::TakeStep() {
   if (cancelled() || pause_) {
     reporter_->Flush();
@@ -59,17 +63,15 @@ Result<std::optional<Session::Event>> Session::TakeStep() {
     stage_ = Stage::kFinish;
     return std::optional<Event>();
   }
+  if (finish_requested_) return AgreeToFinish();
   if (save_due_) {
     if (!described_) return std::optional(MakeEvent(EventKind::kDescribe));
     save_due_ = false;
     saver_->SavePeriodic(step_);
   }
   Event event = MakeEvent(EventKind::kStep);
-  const auto first_of = [&](int64_t rank) {
-    return static_cast<int>(static_cast<int64_t>(config_.micro_batches) * rank / event.world);
-  };
-  event.first = first_of(event.rank);
-  event.end = first_of(event.rank + 1);
+  event.first = FirstOf(event.rank, event.world);
+  event.end = FirstOf(event.rank + 1, event.world);
   event.attempt = attempts_++;
   sums_->Begin(comm_.get(), version_, event.first, event.end);
   in_step_ = true;
@@ -78,6 +80,33 @@ Result<std::optional<Session::Event>> Session::TakeStep() {
   waited_ = {};
   computed_ = 0;
   return std::optional(event);
+}
+
+Result<std::optional<Session::Event>> Session::AgreeToFinish() {
+  const Event event = MakeEvent(EventKind::kStep);
+  sums_->Begin(comm_.get(), version_, FirstOf(event.rank, event.world), FirstOf(event.rank + 1, event.world));
+  sums_->AttemptNothing();
+  Result<GradientSums::Reduced> reduced = GradientSums::Reduced{};
+  {
+    const Waiting waiting(page_.has_value() ? &*page_ : nullptr);
+    reduced = sums_->Reduce([this] { return channel_ != nullptr && channel_->boundary_wanted(); });
+  }
+  if (!reduced.ok()) {
+    sums_->Abandon();
+    return reduced.error();
+  }
+  if (reduced->goes_on) return FinishedBySome();
+  pause_ = reduced->stop_at_boundary;
+  if (!pause_) stage_ = Stage::kFinish;
+  return std::optional<Event>();
+}
+
+Error Session::FinishedBySome() {
+  return Fail(
+      fmt::format("the run was finished after step {} by some workers only: all must do so after the same "
+                  "step, so decide it "
+                  "by values that are equal on all, such as the loss of the step",
+                  step_));
 }
 
 void Session::EndAttempt() {
@@ -118,6 +147,7 @@ Result<Session::StepResult> Session::Reduce() {
     RM_TRY(GenerationFailed(reduced.error()));
     return StepResult{Verdict::kRepeat, 0, 0};
   }
+  if (reduced->finishes) return FinishedBySome();
   switch (reduced->outcome) {
     case GradientSums::Outcome::kReduced:
       break;
@@ -174,6 +204,7 @@ Result<checkpoint::Snapshot> Session::TakeSnapshot() {
   snapshot.meta = {{"kind", "program"},
                    {"arrays", DescribeArrays(arrays)},
                    {"tensors", DescribeTensors(config_.tensors)},
+                   {"finish", finish_requested_},
                    {"records", reporter_->RecordsForCheckpoint()}};
   for (const StateArray& array : arrays) snapshot.arrays.push_back({array.name, array.type, array.bytes});
   return snapshot;
@@ -181,6 +212,7 @@ Result<checkpoint::Snapshot> Session::TakeSnapshot() {
 
 Result<std::optional<Session::Event>> Session::Finish() {
   if (!described_) return std::optional(MakeEvent(EventKind::kDescribe));
+  if (finish_requested_) reporter_->SetTotalSteps(step_);
   reporter_->Flush();
   rendezvous::Done done;
   done.finished = finished_;

@@ -37,6 +37,8 @@ class Reporter {
   void Note(const std::string& text);
   // The same, on a member that need not be rank 0, such as the one that loads the state.
   void NoteOfAnyMember(const std::string& text);
+  // The run ends earlier than it was going to.
+  void SetTotalSteps(int64_t steps) { total_steps_ = steps; }
   void Flush();
   // Sends all kept records, on every member, before Done: rank 0's records may be stuck in a suspended agent,
   // and another member's Done would end the job without them.
@@ -52,7 +54,7 @@ class Reporter {
 
  private:
   AgentChannel* const channel_;
-  const int64_t total_steps_;
+  int64_t total_steps_;
   bool sends_ = false;  // this member is rank 0
   bool repeat_ = true;  // when this member next becomes rank 0, it first repeats the kept records
   std::deque<rendezvous::StepRecord> kept_;

@@ -20,7 +20,7 @@ namespace ringmaster::trainer {
 
 class ScalarExchange {
  public:
-  enum Vote : int { kStopAtBoundary = 0, kJoinPieces = 1, kVotes = 16 };
+  enum Vote : int { kStopAtBoundary = 0, kJoinPieces = 1, kFinishes = 2, kGoesOn = 3, kVotes = 16 };
 
   static int64_t Words(int64_t maxima, int64_t numbers) { return kVotes + maxima + 2 * numbers; }
 

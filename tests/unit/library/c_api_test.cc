@@ -175,6 +175,32 @@ TEST(CApi, ARunContinuesFromItsCheckpointWithTheSameBits) {
   EXPECT_EQ(second.loads_, 1);
 }
 
+TEST(CApi, ARunThatFinishesEarlyHasEndedAlsoForItsCheckpoint) {
+  const Folder folder;
+  std::vector<float> weights;
+  {
+    Program program(folder.path());
+    EXPECT_EQ(rm_finish(program.run()), RM_INVALID);
+    ASSERT_EQ(program.Join(20), RM_OK) << rm_error(program.run());
+    EXPECT_EQ(program.Train(7).kind, RM_EVENT_STEP);
+    EXPECT_EQ(rm_finish(program.run()), RM_INVALID) << "a step is attempted";
+    EXPECT_THAT(rm_error(program.run()), HasSubstr("not in a step"));
+    program.TakeStep(program.Next());
+    EXPECT_EQ(rm_finish(program.run()), RM_OK);
+    const rm_event end = program.Train();
+    EXPECT_EQ(end.kind, RM_EVENT_END);
+    EXPECT_EQ(end.finished, 1);
+    EXPECT_EQ(end.step, 8);
+    weights = program.weights();
+  }
+  Program program(folder.path());
+  ASSERT_EQ(program.Join(20), RM_OK) << rm_error(program.run());
+  const rm_event end = program.Train();
+  EXPECT_EQ(end.finished, 1);
+  EXPECT_EQ(end.step, 8);
+  EXPECT_EQ(program.weights(), weights);
+}
+
 TEST(CApi, ACheckpointOfAnotherModelIsRefusedByName) {
   const Folder folder;
   {
