@@ -305,10 +305,10 @@ class Run(abc.ABC, Generic[StepT]):
         self._finish_requested = True
 
     def _leave_early(self) -> None:
-        """The code has left the loop after `finish`: takes part in the end of the run, or ends the process."""
+        """The code has left the loop after `finish`: takes part in the last exchange, or ends the process."""
         try:
             self._await_end()
-        except BaseException as error:  # would be lost: Python reports it, and goes on after the loop
+        except BaseException as error:  # would be lost: Python prints it, and continues after the loop
             _end_process(self, error)
 
     def _await_end(self) -> None:

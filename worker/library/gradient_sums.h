@@ -76,7 +76,7 @@ class GradientSums {
   bool in_micro_batch() const { return current_.has_value(); }
   bool Complete() const;  // all micro-batches of the share are in the sums
   // The member ends the run before this step. It takes part in the exchange without gradients, so that all
-  // members learn of it, also those that compute the step because they were not told to end.
+  // members learn of it, also those that compute the step because their program did not end the run.
   void AttemptNothing();
 
   // Collective. REQUIRES: Complete(). `wants_to_stop` is this worker's vote for a stop after the step. After
