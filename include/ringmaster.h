@@ -203,6 +203,14 @@ RM_API rm_status rm_add(rm_run* run, int32_t tensor, const float* values);
 /* `loss`: the mean over the samples of the micro-batch. RM_REPEAT: the step was interrupted. */
 RM_API rm_status rm_end_micro_batch(rm_run* run, double loss);
 
+/*
+ * Collective, in a step before its first micro-batch: all[i * bytes] gets what rank i passed, `bytes` of it.
+ * For small values, such as hashes that workers compare: at most RM_MAX_GATHER bytes per rank. RM_REPEAT: the
+ * step was interrupted.
+ */
+RM_API rm_status rm_gather(rm_run* run, const void* mine, uint64_t bytes, void* all);
+#define RM_MAX_GATHER 65536u
+
 typedef struct rm_step_result {
   uint32_t size;
   double loss;          /* mean over the micro-batches, equal on all workers */

@@ -101,6 +101,7 @@ _SIGNATURES = {
     "rm_reduce": (ctypes.c_int, [_RUN, ctypes.POINTER(StepResult)]),
     "rm_gradient": (ctypes.c_int, [_RUN, ctypes.c_int32, _FLOATS]),
     "rm_committed": (ctypes.c_int, [_RUN, ctypes.c_double, ctypes.c_double]),
+    "rm_gather": (ctypes.c_int, [_RUN, ctypes.c_char_p, ctypes.c_uint64, ctypes.c_void_p]),
     "rm_finish": (ctypes.c_int, [_RUN]),
     "rm_validated": (ctypes.c_int, [_RUN, ctypes.c_double, ctypes.c_double]),
     "rm_heartbeat": (None, [_RUN]),
@@ -274,6 +275,13 @@ class Handle:
 
     def add(self, tensor: int, address: int) -> int:
         return self._check(self._library.rm_add(self._handle(), tensor, address))
+
+    def gather(self, mine: bytes, world: int) -> Optional[List[bytes]]:
+        """Returns what each rank passed, equally many bytes; None if the step was interrupted."""
+        every = ctypes.create_string_buffer(len(mine) * world)
+        if self._check(self._library.rm_gather(self._handle(), mine, len(mine), every)) != OK:
+            return None
+        return [every.raw[i : i + len(mine)] for i in range(0, len(every), len(mine))]
 
     def end_micro_batch(self, loss: float) -> int:
         return self._check(self._library.rm_end_micro_batch(self._handle(), loss))

@@ -2,10 +2,12 @@
 """A program of PyTorch with the library, for tests/process/library_run: BatchNorm, dropout, AdamW and a schedule on random data.
 
 Takes JSON: steps; pause, in seconds, of each micro-batch; fails, a step in which a sample raises; finishes, a step after which
-the run ends early, on all ranks or on those in finish_ranks; leaves, a step after which the loop ends by break.
+the run ends early, on all ranks or on those in finish_ranks; leaves, a step after which the loop ends by break; audits, steps in
+which all ranks compare a micro-batch, and audit_pod, a worker that adds to the output of a layer in them.
 """
 
 import json
+import os
 import sys
 import threading
 
@@ -42,7 +44,16 @@ def main():
     scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1e-2, total_steps=wanted["steps"])
     run.register(model=model, optimizer=optimizer, scheduler=scheduler)
     good, bad = Samples(False), Samples(True)
+    if os.environ.get("RINGMASTER_POD") == wanted.get("audit_pod", ""):
+        model[2].register_forward_hook(lambda module, inputs, output: output + 1e-3 if auditing else output)
+    auditing = False
     for step in run.steps(wanted["steps"]):
+        if step.number in wanted.get("audits", ()):
+            auditing = True
+            found = run.audit(lambda: cross_entropy(model(good.x[:8]), good.y[:8]))
+            auditing = False
+            if found or step.number == 11:
+                print(f"audit of step {step.number}: {found}", flush=True)
         for x, y in step.micro_batches(bad if step.number == wanted.get("fails") else good):
             step.backward(cross_entropy(model(x), y))
             threading.Event().wait(wanted.get("pause", 0))  # a model that takes longer

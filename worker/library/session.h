@@ -84,6 +84,11 @@ class Session {
   void Add(int tensor, std::span<const float> values);
   void EndMicroBatch(double loss);
   bool in_step() const { return in_step_; }
+  uint64_t world() const { return static_cast<uint64_t>(event_.world); }
+  // Whether a micro-batch was computed in this attempt.
+  bool computed() const { return computed_ > 0; }
+  // Every rank's `mine` in the order of the ranks. REQUIRES: in_step(), not computed(). kRepeat: call Next.
+  Result<Verdict> Gather(std::span<const std::byte> mine, std::span<std::byte> all);
   bool in_micro_batch() const { return in_step_ && sums_->in_micro_batch(); }
   std::pair<int, int> share() const { return {event_.first, event_.end}; }
   // Errors: the session has failed. kRepeat: call Next.

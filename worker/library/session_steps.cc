@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/check.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "rendezvous/transport_name.h"
@@ -112,6 +113,20 @@ Error Session::FinishedBySome() {
 void Session::EndAttempt() {
   if (!std::exchange(in_step_, false)) return;
   if (!std::exchange(reduced_, false)) sums_->Abandon();
+}
+
+Result<Session::Verdict> Session::Gather(std::span<const std::byte> mine, std::span<std::byte> all) {
+  CHECK(in_step_ && computed_ == 0 && all.size() == mine.size() * world());
+  std::ranges::copy(mine, all.subspan(mine.size() * static_cast<size_t>(comm_->rank())).begin());
+  Status gathered = Ok();
+  {
+    const Waiting waiting(page_.has_value() ? &*page_ : nullptr, &waited_);
+    gathered = comm_->AllGather(all);
+  }
+  SetActivity(Activity::kComputing);
+  if (gathered.ok()) return Verdict::kGo;
+  RM_TRY(GenerationFailed(gathered.error()));
+  return Verdict::kRepeat;
 }
 
 Session::Verdict Session::BeginMicroBatch(int v) {

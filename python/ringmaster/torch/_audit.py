@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Computes a micro-batch twice, and finds the first tensor whose bits differ."""
+"""Computes a micro-batch twice, also on all workers, and finds the first tensor whose bits differ."""
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+import os
+import struct
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 
 from .. import _native
 from . import _tensors
+
+_TEXT = 200  # bytes of a name in the first exchange
+_PIECE = 4096  # tensors in one exchange
 
 
 def audit(
@@ -17,9 +22,65 @@ def audit(
     """Returns the name of the first tensor that differs: outputs of modules in the order of the forward pass, then the loss, then
     gradients in the order of the backward pass, then buffers. Leaves gradients and buffers as they were.
     """
+    return _compare(*_twice(compute, objects, seed))
+
+
+def audit_all(
+    compute: Callable[[], torch.Tensor],
+    objects: Mapping[str, Any],
+    seed: Callable[[], None],
+    gather: Callable[[bytes], Optional[List[bytes]]],
+) -> Optional[str]:
+    """As `audit`, and compares all workers; all return the same. gather: returns what each rank passed; None: interrupted."""
+    trace, again = _twice(compute, objects, seed)
+    found = (_compare(trace, again) or "").encode()[: _TEXT - 1]
+    worker = os.environ.get("RINGMASTER_POD", "").encode()[: _TEXT - 1]
+    hashes = [_native.hash_bytes(name.encode(), bits) for name, bits in trace]
+    whole = _native.hash_bytes(struct.pack(f"={len(hashes)}Q", *hashes))
+    every = gather(struct.pack(f"=qQ{_TEXT}s{_TEXT}s", len(hashes), whole, found, worker))
+    if every is None:
+        return None
+    heads = [struct.unpack(f"=qQ{_TEXT}s{_TEXT}s", head) for head in every]
+    workers = [
+        head[3].rstrip(b"\0").decode(errors="replace") or f"rank {rank}" for rank, head in enumerate(heads)
+    ]
+    for worker_name, head in zip(workers, heads):
+        if text := head[2].rstrip(b"\0").decode(errors="replace"):
+            return f"{text} differs when {worker_name} computes it again"
+    if len({head[1] for head in heads}) == 1:
+        return None
+    for begin in range(0, max(head[0] for head in heads), _PIECE):
+        piece = hashes[begin : begin + _PIECE]
+        every = gather(struct.pack(f"={_PIECE}Q", *piece, *[0] * (_PIECE - len(piece))))
+        if every is None:
+            return None
+        columns = zip(*[struct.unpack(f"={_PIECE}Q", values) for values in every])
+        for index, column in enumerate(columns, begin):
+            if len(set(column)) > 1:
+                name = trace[index][0] if index < len(trace) else "a tensor that this worker does not compute"
+                return f"{name} differs between workers: {_sides(column, workers)}"
+    return None
+
+
+def _sides(column: Sequence[int], workers: Sequence[str]) -> str:
+    sides: Dict[int, List[str]] = {}
+    for bits, worker in zip(column, workers):
+        sides.setdefault(bits, []).append(worker)
+    ordered = sorted(sides.values(), key=len, reverse=True)
+    return "; ".join(", ".join(side) for side in ordered)
+
+
+_Trace = List[Tuple[str, int]]
+
+
+def _twice(
+    compute: Callable[[], torch.Tensor], objects: Mapping[str, Any], seed: Callable[[], None]
+) -> Tuple[_Trace, _Trace]:
     models = {name: value for name, value in objects.items() if isinstance(value, torch.nn.Module)}
-    first = _trace(compute, models, seed)
-    second = _trace(compute, models, seed)
+    return _trace(compute, models, seed), _trace(compute, models, seed)
+
+
+def _compare(first: _Trace, second: _Trace) -> Optional[str]:
     for (name, bits), (other_name, other_bits) in zip(first, second):
         if name != other_name:
             return f"{name}: the other time, {other_name} came instead"
@@ -32,9 +93,9 @@ def audit(
 
 def _trace(
     compute: Callable[[], torch.Tensor], models: Mapping[str, torch.nn.Module], seed: Callable[[], None]
-) -> List[Tuple[str, int]]:
+) -> _Trace:
     """Returns names and hashes of tensors, in the order in which they are computed."""
-    trace: List[Tuple[str, int]] = []
+    trace: _Trace = []
     handles: List[Any] = []
     parameters = {
         f"{name}.{path}": p for name, model in models.items() for path, p in model.named_parameters()

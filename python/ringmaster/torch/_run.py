@@ -124,15 +124,28 @@ class Run(_run.Run[Step]):
     def audit(self, compute: Callable[[], torch.Tensor]) -> Optional[str]:
         """Computes a micro-batch twice, and returns the first tensor that differs; None if all bits are equal.
 
-        compute: returns the loss, shape (). A difference means that some operation is not deterministic on this device, or uses
-        random numbers that the seed does not determine; then workers that compute the same micro-batch differ as well. Call it
-        before run.steps.
+        compute: returns the loss, shape (), of the same samples on all workers. A difference means that some operation is not
+        deterministic on this device, or uses random numbers that the seed does not determine.
+
+        Before run.steps it compares two computations of this worker. In a step, before step.micro_batches, it also compares all
+        workers: all must call it in the same step, and get the same answer. Gradients, buffers and the step stay as they are. If
+        the step was interrupted, the answer is None, and step.commit() returns False.
         """
-        if self._step is not None:
-            raise Error("run.audit was called in a step: call it before run.steps(...)")
         from . import _audit
 
-        return _audit.audit(compute, self._objects, lambda: self._seed_micro_batch(0, 0))
+        step = self._step
+        if step is None:
+            return _audit.audit(compute, self._objects, lambda: self._seed_micro_batch(0, 0))
+        if step._iterated:
+            raise Error("run.audit was called after step.micro_batches(...): call it before, in the same step")
+        number = step.number
+
+        def gather(mine: bytes) -> Optional[List[bytes]]:
+            every = self._native.gather(mine, self.world)
+            step._interrupted = every is None
+            return every
+
+        return _audit.audit_all(compute, self._objects, lambda: self._seed_micro_batch(number, 0), gather)
 
     def close(self) -> None:
         for hook in self._hooks:

@@ -175,6 +175,22 @@ TEST(CApi, ARunContinuesFromItsCheckpointWithTheSameBits) {
   EXPECT_EQ(second.loads_, 1);
 }
 
+TEST(CApi, AGatherComesBeforeTheFirstMicroBatch) {
+  Program program;
+  ASSERT_EQ(program.Join(20), RM_OK) << rm_error(program.run());
+  const int mine = 5;
+  int all = 0;
+  EXPECT_EQ(rm_gather(program.run(), &mine, sizeof mine, &all), RM_INVALID) << "no step is attempted";
+  const rm_event event = program.Train(3);
+  EXPECT_EQ(rm_gather(program.run(), &mine, sizeof mine, &all), RM_OK);
+  EXPECT_EQ(all, 5);
+  EXPECT_EQ(rm_gather(program.run(), &mine, RM_MAX_GATHER + 1, &all), RM_INVALID);
+  EXPECT_EQ(rm_gather(program.run(), &mine, 0, &all), RM_INVALID);
+  EXPECT_EQ(rm_begin_micro_batch(program.run(), event.first), RM_OK);
+  EXPECT_EQ(rm_gather(program.run(), &mine, sizeof mine, &all), RM_INVALID);
+  EXPECT_THAT(rm_error(program.run()), HasSubstr("before its first micro-batch"));
+}
+
 TEST(CApi, ARunThatFinishesEarlyHasEndedAlsoForItsCheckpoint) {
   const Folder folder;
   std::vector<float> weights;
