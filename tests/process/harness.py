@@ -185,8 +185,8 @@ def parent_and_state(pid):
 
 def workers_of(out):
     """Returns {pod: (agent, [trainers])} of the run in `out`. Processes of the run have its job file in their environment;
-    trainers also have RINGMASTER_MEMBER. A pod with slots is listed without trainers, each agent of a slot as
-    pod/pid with its trainer, and their relay as pod/pid without one."""
+    trainers, and the processes that they start, also have RINGMASTER_MEMBER. A pod with slots is listed without trainers, each
+    agent of a slot as pod/pid with its trainer, and their relay as pod/pid without one."""
     folder = pathlib.Path(out).absolute() / ".run"
     agents, trainers = {}, []
     for entry in filter(str.isdigit, os.listdir("/proc")):
@@ -202,7 +202,10 @@ def workers_of(out):
             agents[int(entry)] = (environment.get("RINGMASTER_POD", "?"), parent)
     names = {pid: f"{pod}/{pid}" if parent in agents else pod for pid, (pod, parent) in agents.items()}
     workers = {name: (pid, []) for pid, name in names.items()}
+    parents = {pid: parent for pid, parent, _ in trainers}
     for pid, parent, pod in trainers:
+        while parent in parents:  # a process that reads ahead belongs to its trainer
+            parent = parents[parent]
         workers.setdefault(names.get(parent, pod), (parent if parent in agents else 0, []))[1].append(pid)
     return workers
 
