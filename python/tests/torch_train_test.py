@@ -585,7 +585,7 @@ class Mistakes(Case):
         def body(step, x, y):
             step.backward(self.loss(x, y))
             self.fails("register everything before", self.run_.register, late={})
-            self.fails("call it before run.steps", self.run_.audit, lambda: None)
+            self.fails("call it before, in the same step", self.run_.audit, lambda: None)
             self.fails("one loop over its steps", lambda: next(self.run_.steps(1)))
 
         self.loop(body)
