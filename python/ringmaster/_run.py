@@ -8,7 +8,6 @@ this worker is to compute its share of one. A step that is interrupted is yielde
 from __future__ import annotations
 
 import abc
-import atexit
 import contextlib
 import ctypes
 import dataclasses
@@ -238,7 +237,6 @@ class Run(abc.ABC, Generic[StepT]):
             self._finalizer.detach()
         self._joined = False
         self._finish_requested = False
-        self._left_at: Optional[int] = None  # steps that were committed when the loop was left before its end
         self._kept: List[Any] = []  # memory that the library reads
         self._sources: List[Tuple[Tuple[Any, ...], _data.Source]] = []
         self._dataset_size: Optional[int] = None
@@ -278,8 +276,7 @@ class Run(abc.ABC, Generic[StepT]):
                 try:
                     yield step
                 except GeneratorExit:
-                    # By break, or by an exception, which looks the same from here.
-                    self._left_at = step.number + step._committed
+                    # By break or return, or by an exception, which looks the same from here.
                     if self._finish_requested and self._native.open:
                         self._leave_early()
                     raise
@@ -560,7 +557,6 @@ def _watch_exceptions(run: Run[Any]) -> None:
     if sys.excepthook is not _on_exception:
         _previous_hook = sys.excepthook
         sys.excepthook = _on_exception
-        atexit.register(_at_exit)
 
 
 def _on_exception(
@@ -606,17 +602,6 @@ def _end_process(run: Run[Any], error: BaseException) -> None:
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
     os._exit(code)
-
-
-def _at_exit() -> None:
-    """The program ends. An agent would start one again whose job has not ended."""
-    run = _watched() if _watched is not None else None
-    if run is not None and run._native.open and run._left_at is not None and not run._finish_requested:
-        run._native.fail(
-            f"the program left the loop over its steps after step {run._left_at}, before the last one: call run.finish() to end "
-            "the run early"
-        )
-        os._exit(run._native.exit_code())
 
 
 def describe_exception(error: BaseException) -> str:

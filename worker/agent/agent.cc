@@ -202,14 +202,13 @@ void Agent::Send(Message message) {
   }
   // A trainer that exited with the fatal code but sent no Fatal: report its last lines.
   if (auto* fatal = std::get_if<rendezvous::Fatal>(&message); fatal != nullptr && !fatal_sent_) {
-    if (const std::string tail = TailText(); !tail.empty()) fatal->message = tail;
+    const std::string text = end_note_.empty() ? TailText() : end_note_;
+    if (!text.empty()) fatal->message = text;
   }
   // The code of an exit alone says little. A signal leaves no termination message.
   if (auto* down = std::get_if<rendezvous::Down>(&message);
       down != nullptr && down->exit_code > 0 && down->exit_code < 128 && down->message.empty())
     down->message = LastWords();
-  if (auto* down = std::get_if<rendezvous::Down>(&message); down != nullptr && down->message.empty())
-    down->message = end_note_;
   if (auto* ping = std::get_if<rendezvous::Ping>(&message); ping != nullptr && hang_watch_)
     ping->busy = busy_.Take(trainer_->page(), Now());
   if (const Status sent = link_.Send(message); !sent.ok()) LoseLink(sent.error());
@@ -401,7 +400,8 @@ void Agent::OnTrainerExit(int status) {
   kill_at_ = kNever;
   trainer_.reset();
   if (config_.trainer.is_program) KillChildren();  // what it leaves behind must not disturb the next one
-  Feed(rendezvous::TrainerReaped{code});
+  // A program that ends too early would do so again after each restart.
+  Feed(rendezvous::TrainerReaped{end_note_.empty() ? code : kExitBadConfiguration});
 }
 
 std::string Agent::NoteOfExit(int code) const {
@@ -409,7 +409,7 @@ std::string Agent::NoteOfExit(int code) const {
   const bool opened = trainer_->page().ready.load(std::memory_order_acquire) != 0;
   return opened
              ? "the program ended with exit code 0 before the job did; it must train until the library "
-               "reports the end"
+               "reports the end, or end the run early by rm_finish (in Python: run.finish())"
              : "the program ended with exit code 0 and did not open libringmaster; with launch.kind library "
                "it must train through the library, otherwise set launch.kind to ranks";
 }

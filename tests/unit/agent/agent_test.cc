@@ -127,9 +127,8 @@ TEST(AgentOfAProgram, AnEndBeforeTheJobsIsExplained) {
   TestCoordinator coordinator;
   AgentProcess agent(coordinator, "", Shell("exit 0"));
   ASSERT_TRUE(coordinator.Accept());
-  const auto down = coordinator.Expect<rendezvous::Down>();
-  EXPECT_EQ(down.exit_code, 0);
-  EXPECT_NE(down.message.find("did not open libringmaster"), std::string::npos) << down.message;
+  const auto fatal = coordinator.Expect<rendezvous::Fatal>();
+  EXPECT_NE(fatal.message.find("did not open libringmaster"), std::string::npos) << fatal.message;
 }
 
 TEST(AgentOfAProgram, AShellPassesTheExitCodeOn) {
