@@ -233,7 +233,7 @@ RM_API rm_status rm_committed(rm_run* run, double learning_rate, double gradient
  * Ends the run after the last committed step, as if it were the last of rm_config.steps: early stopping. Call
  * it between rm_committed and rm_next. Every worker must do so after the same step, so it follows from values
  * that are equal on all, such as rm_step_result.loss; otherwise the job fails with a message that says so.
- * Workers that join later end, too.
+ * Workers that join later end, too. A later run with another number of steps continues from the checkpoint.
  */
 RM_API rm_status rm_finish(rm_run* run);
 

@@ -131,6 +131,8 @@ class Step:
 
     def _next_micro_batch(self, size: Optional[int]) -> Iterator[int]:
         """Yields the micro-batches that must be computed, and adds each to the sums when its code is done."""
+        if self._interrupted:  # by an exchange before the micro-batches
+            return
         if self._iterated:
             raise Error(
                 f"the micro-batches of step {self.number} are iterated twice: one loop computes all of the share"
@@ -237,6 +239,7 @@ class Run(abc.ABC, Generic[StepT]):
             self._finalizer.detach()
         self._joined = False
         self._finish_requested = False
+        self._yielded: Optional[StepT] = None  # the step that the loop is at
         self._kept: List[Any] = []  # memory that the library reads
         self._sources: List[Tuple[Tuple[Any, ...], _data.Source]] = []
         self._dataset_size: Optional[int] = None
@@ -273,6 +276,7 @@ class Run(abc.ABC, Generic[StepT]):
                 self._kept = []
                 step = self._make_step(event)
                 self._begin_step(step)
+                self._yielded = step
                 try:
                     yield step
                 except GeneratorExit:
@@ -298,12 +302,17 @@ class Run(abc.ABC, Generic[StepT]):
         Call it after step.commit() has returned True, on all workers after the same step: decide it by what is equal on all, such
         as step.loss. Otherwise the job fails with a message that says so.
         """
+        if self._yielded is None or not self._yielded._committed:
+            raise Error(
+                "run.finish() was called before a step was committed: call it in the loop, if step.commit() returned True"
+            )
         self._native.finish()
         self._finish_requested = True
 
     def _leave_early(self) -> None:
         """The code has left the loop after `finish`: takes part in the last exchange, or ends the process."""
         try:
+            self._restore()
             self._await_end()
         except BaseException as error:  # would be lost: Python prints it, and continues after the loop
             _end_process(self, error)

@@ -3,11 +3,14 @@
 
 Takes JSON: steps; pause, in seconds, of each micro-batch; fails, a step in which a sample raises; finishes, a step after which
 the run ends early, on all ranks or on those in finish_ranks; leaves, a step after which the loop ends by break; audits, steps in
-which all ranks compare a micro-batch, and audit_pod, a worker that adds to the output of a layer in them.
+which all ranks compare a micro-batch, and audit_pod, a worker that adds to the output of a layer in them, or that dies before
+the first of them, once, if audit_dies names a file that does not exist yet.
 """
 
 import json
 import os
+import pathlib
+import signal
 import sys
 import threading
 
@@ -44,11 +47,16 @@ def main():
     scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1e-2, total_steps=wanted["steps"])
     run.register(model=model, optimizer=optimizer, scheduler=scheduler)
     good, bad = Samples(False), Samples(True)
-    if os.environ.get("RINGMASTER_POD") == wanted.get("audit_pod", ""):
+    odd = os.environ.get("RINGMASTER_POD") == wanted.get("audit_pod", "")
+    dies = pathlib.Path(wanted["audit_dies"]) if "audit_dies" in wanted else None
+    if odd and dies is None:
         model[2].register_forward_hook(lambda module, inputs, output: output + 1e-3 if auditing else output)
     auditing = False
     for step in run.steps(wanted["steps"]):
         if step.number in wanted.get("audits", ()):
+            if odd and dies is not None and not dies.exists():
+                dies.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
             auditing = True
             found = run.audit(lambda: cross_entropy(model(good.x[:8]), good.y[:8]))
             auditing = False

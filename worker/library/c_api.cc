@@ -356,8 +356,10 @@ rm_status rm_gather(rm_run* run, const void* mine, uint64_t bytes, void* all) {
 rm_status rm_finish(rm_run* run) {
   return Guard(run, [&](Session& session) {
     if (!session.joined()) return Say(run, RM_INVALID, "rm_finish: call rm_join first");
-    if (session.in_step())
-      return Say(run, RM_INVALID, "rm_finish: call it between rm_committed and rm_next, not in a step");
+    if (!session.committed())
+      return Say(run, RM_INVALID,
+                 "rm_finish: call it between rm_committed and rm_next, not in a step or after one that was "
+                 "interrupted");
     session.RequestFinish();
     return RM_OK;
   });

@@ -417,8 +417,10 @@ Result<std::optional<Session::Event>> Session::Load() {
   for (const std::string& skipped : found->skipped) log::Warn("checkpoint skipped: {}", skipped);
   log::Info("continuing from {} step={}", found->path, found->step);
   saver_->ContinuedFrom(found->step);
-  loading_info_ = {found->step, found->meta.value("finish", false),
-                   found->meta.value("records", Json::array())};
+  // A run that ended early continues when it is given another number of steps, as one that has ended does.
+  const bool ended =
+      found->meta.value("finish", false) && found->meta.value("steps", config_.steps) == config_.steps;
+  loading_info_ = {found->step, ended, found->meta.value("records", Json::array())};
   RM_ASSIGN(OwnedState state, StateOf(std::move(found).value()));
   loading_ = std::make_unique<OwnedState>(std::move(state));
   return std::optional(MakeEvent(EventKind::kLoad));

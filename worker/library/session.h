@@ -105,7 +105,9 @@ class Session {
   // REQUIRES: reduced().
   void Commit(double learning_rate, double gradient_norm);
 
-  // The run ends before the next step. REQUIRES: no step is attempted.
+  // Whether the step of the last event is committed: not after an attempt that was interrupted or repeated.
+  bool committed() const { return event_.kind == EventKind::kStep && step_ == event_.step + 1; }
+  // The run ends before the next step. REQUIRES: committed().
   void RequestFinish() { finish_requested_ = true; }
   void Validated(double loss, std::optional<double> accuracy);
   void Heartbeat();

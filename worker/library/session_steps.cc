@@ -220,6 +220,7 @@ Result<checkpoint::Snapshot> Session::TakeSnapshot() {
                    {"arrays", DescribeArrays(arrays)},
                    {"tensors", DescribeTensors(config_.tensors)},
                    {"finish", finish_requested_},
+                   {"steps", config_.steps},
                    {"records", reporter_->RecordsForCheckpoint()}};
   for (const StateArray& array : arrays) snapshot.arrays.push_back({array.name, array.type, array.bytes});
   return snapshot;

@@ -41,9 +41,8 @@ def audit_all(
     if every is None:
         return None
     heads = [struct.unpack(f"=qQ{_TEXT}s{_TEXT}s", head) for head in every]
-    workers = [
-        head[3].rstrip(b"\0").decode(errors="replace") or f"rank {rank}" for rank, head in enumerate(heads)
-    ]
+    pods = [head[3].rstrip(b"\0").decode(errors="replace") for head in heads]
+    workers = [f"{pod} (rank {rank})" if pod else f"rank {rank}" for rank, pod in enumerate(pods)]
     for worker_name, head in zip(workers, heads):
         if text := head[2].rstrip(b"\0").decode(errors="replace"):
             return f"{text} differs when {worker_name} computes it again"
@@ -57,8 +56,13 @@ def audit_all(
         columns = zip(*[struct.unpack(f"={_PIECE}Q", values) for values in every])
         for index, column in enumerate(columns, begin):
             if len(set(column)) > 1:
-                name = trace[index][0] if index < len(trace) else "a tensor that this worker does not compute"
-                return f"{name} differs between workers: {_sides(column, workers)}"
+                name = trace[index][0] if index < len(trace) else ""
+                names = gather(struct.pack(f"={_TEXT}s", name.encode()[: _TEXT - 1]))
+                if names is None:
+                    return None
+                # A worker that computes fewer tensors has no name for it; all take that of the first rank that has one.
+                known = (text.rstrip(b"\0").decode(errors="replace") for text in names)
+                return f"{next(filter(None, known))} differs between workers: {_sides(column, workers)}"
     return None
 
 
@@ -135,7 +139,8 @@ def _trace(
             parameter.grad = gradients[name]
         with torch.no_grad():
             for name, b in buffers.items():
-                b.copy_(values[name])
+                if _changed(b, values[name]):
+                    b.copy_(values[name])
     return trace
 
 
@@ -148,6 +153,13 @@ def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
     elif isinstance(value, (list, tuple)):
         for item in value:
             yield from _tensors_in(item)
+
+
+def _changed(value: torch.Tensor, before: torch.Tensor) -> bool:
+    """Returns False if the bits are equal. Then nothing may be written, which counts as a change of a constant."""
+    if value.layout != torch.strided or _tensors.as_array(before) is None:
+        return True
+    return _hash(value) != _hash(before)
 
 
 def _hash(tensor: Optional[torch.Tensor]) -> int:

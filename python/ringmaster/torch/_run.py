@@ -138,6 +138,8 @@ class Run(_run.Run[Step]):
             return _audit.audit(compute, self._objects, lambda: self._seed_micro_batch(0, 0))
         if step._iterated:
             raise Error("run.audit was called after step.micro_batches(...): call it before, in the same step")
+        if step._interrupted:  # in an earlier audit of this step
+            return None
         number = step.number
 
         def gather(mine: bytes) -> Optional[List[bytes]]:

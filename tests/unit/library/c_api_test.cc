@@ -209,12 +209,29 @@ TEST(CApi, ARunThatFinishesEarlyHasEndedAlsoForItsCheckpoint) {
     EXPECT_EQ(end.step, 8);
     weights = program.weights();
   }
-  Program program(folder.path());
-  ASSERT_EQ(program.Join(20), RM_OK) << rm_error(program.run());
-  const rm_event end = program.Train();
+  {
+    Program program(folder.path());
+    ASSERT_EQ(program.Join(20), RM_OK) << rm_error(program.run());
+    const rm_event end = program.Train();
+    EXPECT_EQ(end.finished, 1);
+    EXPECT_EQ(end.step, 8);
+    EXPECT_EQ(program.weights(), weights);
+  }
+  Program longer(folder.path());
+  ASSERT_EQ(longer.Join(30), RM_OK) << rm_error(longer.run());
+  const rm_event end = longer.Train();
   EXPECT_EQ(end.finished, 1);
-  EXPECT_EQ(end.step, 8);
-  EXPECT_EQ(program.weights(), weights);
+  EXPECT_EQ(end.step, 30) << "another number of steps continues the run";
+}
+
+TEST(CApi, AStepThatWasRepeatedCannotBeTheLastOne) {
+  Program program;
+  ASSERT_EQ(program.Join(20), RM_OK) << rm_error(program.run());
+  program.TakeStep(program.Next());
+  ASSERT_EQ(program.repeats_, 1) << "the first step has no exponents";
+  EXPECT_EQ(rm_finish(program.run()), RM_INVALID);
+  EXPECT_THAT(rm_error(program.run()), HasSubstr("after one that was interrupted"));
+  EXPECT_EQ(program.Train().step, 20);
 }
 
 TEST(CApi, ACheckpointOfAnotherModelIsRefusedByName) {
