@@ -126,15 +126,31 @@ typedef struct rm_config {
   const char* checkpoint_folder;  /* "": none; NULL: the one of the job */
   int64_t checkpoint_every_steps; /* 0: only after the last step; -1: as the job says */
   int32_t checkpoint_keep;        /* 0: as the job says */
+  int32_t reserved;
+  int32_t device;         /* rm_device: the memory of gradients, and where they are summed */
+  int32_t device_ordinal; /* RM_DEVICE_CUDA: the current device of this thread, as cudaGetDevice returns it */
 } rm_config;
+
+typedef enum rm_device {
+  RM_DEVICE_HOST = 0,
+  RM_DEVICE_CUDA = 1 /* needs libringmaster_cuda.so: RINGMASTER_DEVICE_PLUGIN, or next to libringmaster.so */
+} rm_device;
 
 /*
  * Joins the job. `tensors` are in the order in which backward finishes them, on every worker the same; tensor
  * i of later calls is tensors[i]. Two workers whose fingerprints differ cannot train together: the one that
  * differs from the majority is refused by name. Allocates 4 bytes per element (8 with RM_EXACT64) and a few
- * more, and touches all of it.
+ * more, and touches all of it; with RM_DEVICE_CUDA as much memory of the GPU as well.
  */
 RM_API rm_status rm_join(rm_run* run, const rm_config* config, const rm_tensor* tensors, int32_t count);
+
+/*
+ * RM_DEVICE_CUDA: sets the stream, a cudaStream_t, on which the program computes; at first it is the legacy
+ * default stream, NULL. rm_add reads after the work that the stream has by then, and rm_gradient writes after
+ * it; the work that the stream gets afterwards runs after both. So the program may change, free or read the
+ * memory on the stream without waiting, and none of these functions makes the thread wait for the GPU.
+ */
+RM_API rm_status rm_set_stream(rm_run* run, void* stream);
 
 /* Ends the job with this message, for example the traceback of an error that a restart would not resolve. */
 RM_API rm_status rm_fail(rm_run* run, const char* message);
@@ -194,10 +210,10 @@ RM_API rm_status rm_describe(rm_run* run, const rm_array* arrays, int32_t count,
 /* RM_OK: compute micro-batch v now. RM_SKIP: it is in the sums. RM_REPEAT: the step was interrupted. */
 RM_API rm_status rm_begin_micro_batch(rm_run* run, int32_t v);
 /*
- * Adds the gradient of the current micro-batch, shape (elements), to the sums. At most once per tensor and
- * micro-batch; a tensor without a call adds zero. During a worker's last micro-batch, tensors that are
- * complete are reduced over the workers while the caller computes the next ones. RM_REPEAT: the step was
- * interrupted.
+ * Adds the gradient of the current micro-batch, shape (elements), to the sums. `values` is memory of
+ * rm_config.device. At most once per tensor and micro-batch; a tensor without a call adds zero. During a
+ * worker's last micro-batch, tensors that are complete are reduced over the workers while the caller computes
+ * the next ones. RM_REPEAT: the step was interrupted.
  */
 RM_API rm_status rm_add(rm_run* run, int32_t tensor, const float* values);
 /* `loss`: the mean over the samples of the micro-batch. RM_REPEAT: the step was interrupted. */
@@ -223,8 +239,8 @@ typedef struct rm_step_result {
  * prepared for; the first step of a run always is. RM_FAILED also when a gradient or the loss is not finite.
  */
 RM_API rm_status rm_reduce(rm_run* run, rm_step_result* result);
-/* Writes the mean of a tensor over the micro-batches, shape (elements). REQUIRES: rm_reduce returned RM_OK.
- */
+/* Writes the mean of a tensor over the micro-batches, shape (elements), to memory of rm_config.device.
+ * REQUIRES: rm_reduce returned RM_OK. */
 RM_API rm_status rm_gradient(rm_run* run, int32_t tensor, float* values);
 /* The program has updated its state by this step, which now counts. The numbers are for reports. */
 RM_API rm_status rm_committed(rm_run* run, double learning_rate, double gradient_norm);

@@ -181,8 +181,8 @@ Status OfArenas(Stream stream, const engine::ModelConfig& config, int64_t elemen
   RM_ASSIGN(const auto maxima, Buffer<int32_t>::Create(blocks));
   constexpr int kQuantumBits = 30;
   RM_TRY(table.Add("exact sums", 1, 8 * arena, 0, [&] {
-    kernels::Accumulate(stream, blocks, gradient.get(), exponents.get(), kQuantumBits, 1, true, sums.get(),
-                        maxima.get());
+    kernels::Accumulate(stream, blocks, gradient.get(), gradient.size(), exponents.get(), kQuantumBits, 1,
+                        true, sums.get(), maxima.get());
   }));
   RM_TRY(table.Add("exact sums, decoded", 1, 8 * arena, 0, [&] {
     kernels::Decode(stream, blocks, sums.get(), exponents.get(), kQuantumBits, 1, 1.0, gradient.get());

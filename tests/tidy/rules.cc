@@ -111,8 +111,9 @@ const IncludeRules& AllowedIncludes() {
         "worker/compute/engine", "worker/compute/numerics", "worker/compute/optimizer", "worker/data",
         "worker/fabric", "worker/inventory"}},
       {"worker/library",
-       {"base", "api", "rendezvous", "include", "worker/agent", "worker/checkpoint", "worker/compute/engine",
-        "worker/compute/numerics", "worker/data", "worker/fabric", "worker/trainer"}},
+       {"base", "api", "rendezvous", "include", "worker/agent", "worker/checkpoint", "worker/compute/device",
+        "worker/compute/engine", "worker/compute/numerics", "worker/data", "worker/fabric",
+        "worker/trainer"}},
       {"worker/bin", {"worker/compute/device", "worker/inventory", "worker/trainer"}},
 
       {"cli/history", {"base", "rendezvous"}},

@@ -66,6 +66,11 @@ rm_status Answer(rm_run* run, const Session& session, const Error& error) {
   return Say(run, session.failed() ? RM_FAILED : RM_INVALID, error.message);
 }
 
+rm_status Answer(rm_run* run, const Session& session, const Result<Session::Verdict>& verdict) {
+  if (!verdict.ok()) return Answer(run, session, verdict.error());
+  return *verdict == Session::Verdict::kGo ? RM_OK : RM_REPEAT;
+}
+
 // Copies as much of `from` as the caller's version of the struct has.
 template <class T>
 void CopyOut(const T& from, T* to) {
@@ -108,6 +113,9 @@ Result<Config> ConfigOf(const rm_config& given, const rm_tensor* tensors, int32_
   if (given.samples_per_step < 0) return wrong("samples_per_step", given.samples_per_step, "at least 0");
   if (given.checkpoint_every_steps < -1)
     return wrong("checkpoint_every_steps", given.checkpoint_every_steps, "at least -1");
+  if (given.device != RM_DEVICE_HOST && given.device != RM_DEVICE_CUDA)
+    return wrong("device", given.device, "RM_DEVICE_HOST or RM_DEVICE_CUDA");
+  if (given.device_ordinal < 0) return wrong("device_ordinal", given.device_ordinal, "at least 0");
   if (given.checkpoint_keep < 0) return wrong("checkpoint_keep", given.checkpoint_keep, "at least 0");
   if (tensors == nullptr || count < 1) return Error{Code::kInvalid, "rm_join: at least one tensor is needed"};
   Config config;
@@ -120,6 +128,7 @@ Result<Config> ConfigOf(const rm_config& given, const rm_tensor* tensors, int32_
   config.fingerprint = Text(given.fingerprint);
   config.data_fingerprint = Text(given.data_fingerprint);
   config.device_fingerprint = Text(given.device_fingerprint);
+  if (given.device == RM_DEVICE_CUDA) config.gpu = given.device_ordinal;
   if (given.checkpoint_folder != nullptr) config.checkpoint_folder = given.checkpoint_folder;
   if (given.checkpoint_every_steps >= 0) config.checkpoint_every_steps = given.checkpoint_every_steps;
   if (given.checkpoint_keep > 0) config.checkpoint_keep = given.checkpoint_keep;
@@ -200,6 +209,14 @@ rm_status rm_join(rm_run* run, const rm_config* config, const rm_tensor* tensors
     if (!wanted.ok()) return Answer(run, session, wanted.error());
     const Status joined = session.Join(std::move(wanted).value());
     return joined.ok() ? RM_OK : Answer(run, session, joined.error());
+  });
+}
+
+rm_status rm_set_stream(rm_run* run, void* stream) {
+  return Guard(run, [&](Session& session) {
+    if (!session.joined()) return Say(run, RM_INVALID, "rm_set_stream: call rm_join first");
+    session.SetStream(stream);
+    return RM_OK;
   });
 }
 
@@ -291,8 +308,7 @@ rm_status rm_add(rm_run* run, int32_t tensor, const float* values) {
                  fmt::format("rm_add: no micro-batch is computed, or there is no tensor {}", tensor));
     const auto elements = static_cast<size_t>(session.tensors()[static_cast<size_t>(tensor)].elements);
     if (session.interrupted()) return RM_REPEAT;
-    session.Add(tensor, {values, elements});
-    return RM_OK;
+    return Answer(run, session, session.Add(tensor, {values, elements}));
   });
 }
 
@@ -301,8 +317,7 @@ rm_status rm_end_micro_batch(rm_run* run, double loss) {
     if (!session.in_micro_batch())
       return Say(run, RM_INVALID, "rm_end_micro_batch: no micro-batch is computed");
     if (session.interrupted()) return RM_REPEAT;
-    session.EndMicroBatch(loss);
-    return RM_OK;
+    return Answer(run, session, session.EndMicroBatch(loss));
   });
 }
 
@@ -326,8 +341,8 @@ rm_status rm_gradient(rm_run* run, int32_t tensor, float* values) {
       return Say(run, RM_INVALID,
                  fmt::format("rm_gradient: no sums are there, or there is no tensor {}", tensor));
     const auto elements = static_cast<size_t>(session.tensors()[static_cast<size_t>(tensor)].elements);
-    session.ReadGradient(tensor, {values, elements});
-    return RM_OK;
+    const Status read = session.ReadGradient(tensor, {values, elements});
+    return read.ok() ? RM_OK : Answer(run, session, read.error());
   });
 }
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <utility>
 
 #include "base/check.h"
@@ -26,18 +25,18 @@ constexpr int64_t kBucketElements = int64_t{1} << 20;
 int64_t Padded(int64_t elements) { return (elements + kBlock - 1) / kBlock * kBlock; }
 
 template <class T>
-std::span<T> Cast(std::span<std::byte> bytes) {
-  return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
+std::span<float> AsFloats(std::span<T> words) {
+  return trainer::SpanOf<float>(std::as_writable_bytes(words));
 }
 
 }  // namespace
 
-GradientSums::GradientSums(Options options)
+GradientSums::GradientSums(device::GradientDevice* device, Options options)
     : options_(std::move(options)),
+      device_(device),
       quantum_bits_(numerics::QuantumBits(options_.micro_batches)),
-      block_(kBlock),
-      decoded_(kBlock),
-      partial_(options_.micro_batches, static_cast<int>(options_.tensors.size())) {
+      partial_(options_.micro_batches, static_cast<int>(options_.tensors.size())),
+      queue_(device) {
   int64_t in_bucket = 0;
   for (size_t i = 0; i < options_.tensors.size(); ++i) {
     const Tensor& tensor = options_.tensors[i];
@@ -54,52 +53,68 @@ GradientSums::GradientSums(Options options)
   }
 }
 
-Result<std::unique_ptr<GradientSums>> GradientSums::Create(fabric::Fabric* fabric, Options options) {
-  std::unique_ptr<GradientSums> sums(new GradientSums(std::move(options)));
+Result<std::unique_ptr<GradientSums>> GradientSums::Create(fabric::Fabric* fabric,
+                                                           device::GradientDevice* device, Options options) {
+  std::unique_ptr<GradientSums> sums(new GradientSums(device, std::move(options)));
   const int64_t elements = sums->layout_.elements;
   const int64_t blocks = sums->options_.exact ? elements / kBlock : 0;
-  RM_ASSIGN(const std::span<std::byte> memory,
-            fabric->Allocate(static_cast<size_t>(elements * sums->options_.limbs) * sizeof(int32_t),
-                             "gradient sums"));
-  sums->sums_ = Cast<int32_t>(memory);
+  RM_ASSIGN(sums->sums_,
+            Buffer<int32_t>::Create(fabric, device, elements * sums->options_.limbs, "gradient sums"));
+  RM_ASSIGN(sums->norms_, Buffer<double>::Create(fabric, device, sums->tensor_count(), "norms"));
   RM_ASSIGN(
       const std::span<std::byte> exchange,
       fabric->Allocate(
           static_cast<size_t>(ScalarExchange::Words(blocks, sums->options_.micro_batches)) * sizeof(int32_t),
           "exchange"));
-  sums->exchange_ = Cast<int32_t>(exchange);
-  sums->maxima_.assign(static_cast<size_t>(blocks), numerics::kZero);
+  sums->exchange_ = trainer::SpanOf<int32_t>(exchange);
+  if (blocks == 0) return sums;
+  RM_ASSIGN(sums->maxima_, Buffer<int32_t>::Create(fabric, device, blocks, "maxima"));
+  RM_ASSIGN(sums->attempt_exponents_, Buffer<int32_t>::Create(fabric, device, blocks, "exponents"));
   sums->exponents_.assign(static_cast<size_t>(blocks), numerics::kUnknown);
-  sums->attempt_exponents_ = sums->next_exponents_ = sums->exponents_;
+  sums->next_exponents_ = sums->exponents_;
+  sums->ResetAttempts();
   return sums;
+}
+
+GradientSums::Buffer<int32_t> GradientSums::SumsOf(int64_t begin, int64_t end) const {
+  return sums_.Part(begin * options_.limbs, end * options_.limbs);
 }
 
 std::span<int32_t> GradientSums::SumsOf(int tensor) const {
   const engine::Parameter& parameter = ParameterOf(tensor);
-  return sums_.subspan(static_cast<size_t>(parameter.offset * options_.limbs),
-                       static_cast<size_t>(Padded(parameter.size) * options_.limbs));
+  return SumsOf(parameter.offset, parameter.offset + Padded(parameter.size)).device;
 }
 
 std::span<float> GradientSums::FloatsOf(int tensor) const {
-  return Cast<float>(std::as_writable_bytes(SumsOf(tensor)));
+  return AsFloats(SumsOf(tensor)).first(static_cast<size_t>(Padded(ParameterOf(tensor).size)));
 }
 
-void GradientSums::ResetAttempts() { attempt_exponents_ = exponents_; }
+std::span<int32_t> GradientSums::BlocksOf(int tensor, std::span<int32_t> by_block) const {
+  const engine::Parameter& parameter = ParameterOf(tensor);
+  return by_block.subspan(static_cast<size_t>(parameter.offset / kBlock),
+                          static_cast<size_t>(Padded(parameter.size) / kBlock));
+}
+
+void GradientSums::ResetAttempts() { std::ranges::copy(exponents_, attempt_exponents_.host.begin()); }
 
 void GradientSums::Commit() {
-  exponents_ = attempt_exponents_ = next_exponents_;
+  exponents_ = next_exponents_;
+  ResetAttempts();
   ++step_;
 }
 
-void GradientSums::Begin(fabric::Communicator* comm, uint64_t version, int first, int end) {
-  comm_ = comm;
+Status GradientSums::Begin(const trainer::Communicators& comms, uint64_t version, int first, int end) {
+  comms_ = comms;
   first_ = first;
   end_ = end;
   current_.reset();
   next_bucket_ = 0;
   finishes_ = false;
   if (!options_.exact) partial_.Forget();  // the terms of a sum of floats must be added in their order
-  if (!partial_.Begin(version, attempt_exponents_, first, end)) std::ranges::fill(maxima_, numerics::kZero);
+  partial_.Begin(version, {attempt_exponents_.host.begin(), attempt_exponents_.host.end()}, first, end);
+  if (!options_.exact) return Ok();
+  RM_TRY(device_->BindThread());
+  return attempt_exponents_.Upload(device_);
 }
 
 bool GradientSums::BeginMicroBatch(int v) {
@@ -112,66 +127,44 @@ bool GradientSums::BeginMicroBatch(int v) {
   return true;
 }
 
-void GradientSums::Add(int tensor, std::span<const float> values) {
+Status GradientSums::Add(int tensor, std::span<const float> values) {
   CHECK(current_.has_value() && values.size() == static_cast<size_t>(ParameterOf(tensor).size));
-  if (partial_.Contains(*current_, tensor)) return;
-  const bool overwrite = partial_.Empty(tensor);
-  if (options_.exact) {
-    AddExact(tensor, values, overwrite);
-  } else {
-    const std::span<float> sums = FloatsOf(tensor);
-    if (overwrite) {
-      std::ranges::copy(values, sums.begin());
-      std::fill(sums.begin() + static_cast<ptrdiff_t>(values.size()), sums.end(), 0.0f);
-    } else {
-      for (size_t i = 0; i < values.size(); ++i) sums[i] += values[i];
-    }
-  }
+  if (partial_.Contains(*current_, tensor)) return Ok();
+  RM_TRY(device_->BindThread());
+  RM_TRY(device_->WaitForStream(stream_));
+  RM_TRY(Accumulate(tensor, values, partial_.Empty(tensor)));
+  RM_TRY(device_->LetStreamWait(stream_));
   partial_.Add(*current_, tensor);
-  if (last_) ReduceReady();
+  return last_ ? ReduceReady() : Ok();
 }
 
-void GradientSums::AddExact(int tensor, std::span<const float> values, bool overwrite) {
-  const KeepSubnormals keep;
-  const engine::Parameter& parameter = ParameterOf(tensor);
-  const std::span<int32_t> sums = SumsOf(tensor);
-  const auto first_block = static_cast<size_t>(parameter.offset / kBlock);
-  const auto block = static_cast<size_t>(kBlock);
-  const size_t whole = values.size() / block;
-  const auto limbs = static_cast<size_t>(options_.limbs);
-  const std::span<const int32_t> exponents(attempt_exponents_);
-  const std::span<int32_t> maxima(maxima_);
-  if (whole > 0) {
-    numerics::Accumulate(values.first(whole * block), exponents.subspan(first_block, whole), quantum_bits_,
-                         overwrite, sums.first(whole * block * limbs), maxima.subspan(first_block, whole));
-  }
-  const std::span<const float> tail = values.subspan(whole * block);
-  if (tail.empty()) return;
-  std::ranges::copy(tail, block_.begin());
-  std::fill(block_.begin() + static_cast<ptrdiff_t>(tail.size()), block_.end(), 0.0f);
-  numerics::Accumulate(block_, exponents.subspan(first_block + whole, 1), quantum_bits_, overwrite,
-                       sums.subspan(whole * block * limbs), maxima.subspan(first_block + whole, 1));
+// A tensor's first term in an attempt sets its maxima, so they need no reset.
+Status GradientSums::Accumulate(int tensor, std::span<const float> values, bool overwrite) {
+  if (!options_.exact) return device_->Add(values, overwrite, FloatsOf(tensor));
+  return device_->Accumulate(values, BlocksOf(tensor, attempt_exponents_.device), quantum_bits_, overwrite,
+                             SumsOf(tensor), BlocksOf(tensor, maxima_.device));
 }
 
-void GradientSums::FillZero(int tensor) { std::ranges::fill(SumsOf(tensor), 0); }
-
-void GradientSums::EndMicroBatch(double loss) {
+Status GradientSums::EndMicroBatch(double loss) {
   CHECK(current_.has_value());
   const int v = *current_;
-  for (int tensor = 0; tensor < static_cast<int>(options_.tensors.size()); ++tensor) {
+  RM_TRY(device_->BindThread());
+  for (int tensor = 0; tensor < tensor_count(); ++tensor) {
     if (partial_.Contains(v, tensor)) continue;
-    if (partial_.Empty(tensor)) FillZero(tensor);
+    if (partial_.Empty(tensor)) RM_TRY(Accumulate(tensor, {}, true));
     partial_.Add(v, tensor);
   }
   partial_.Complete(v, loss);
-  if (last_) ReduceReady();
+  if (last_) RM_TRY(ReduceReady());
   current_.reset();
+  return Ok();
 }
 
-void GradientSums::AttemptNothing() {
+Status GradientSums::AttemptNothing() {
   finishes_ = true;
   for (int v = first_; v < end_; ++v)
-    if (BeginMicroBatch(v)) EndMicroBatch(0);
+    if (BeginMicroBatch(v)) RM_TRY(EndMicroBatch(0));
+  return Ok();
 }
 
 bool GradientSums::Complete() const {
@@ -180,49 +173,61 @@ bool GradientSums::Complete() const {
   return true;
 }
 
-void GradientSums::ReduceReady() {
-  if (comm_->world() == 1) return;
+Status GradientSums::ReduceReady() {
+  if (comms_.host->world() == 1) return Ok();
   while (next_bucket_ < bucket_ends_.size()) {
     const int begin = next_bucket_ == 0 ? 0 : bucket_ends_[next_bucket_ - 1];
     for (int tensor = begin; tensor < bucket_ends_[next_bucket_]; ++tensor)
-      if (current_.has_value() && !partial_.Contains(*current_, tensor)) return;
+      if (current_.has_value() && !partial_.Contains(*current_, tensor)) return Ok();
     partial_.Reduce();
+    reducing_ = true;
     const engine::Bucket& bucket = layout_.buckets[next_bucket_++];
-    const std::span<int32_t> sums =
-        sums_.subspan(static_cast<size_t>(bucket.begin * options_.limbs),
-                      static_cast<size_t>((bucket.end - bucket.begin) * options_.limbs));
-    if (options_.exact) {
-      background_.Add(comm_, sums);
-    } else {
-      background_.Add(comm_, Cast<float>(std::as_writable_bytes(sums)));
-    }
+    const Buffer<int32_t> sums = SumsOf(bucket.begin, bucket.end);
+    RM_TRY(options_.exact ? queue_.Add(comms_, sums)
+                          : queue_.Add(comms_, Buffer<float>{AsFloats(sums.host), AsFloats(sums.device)}));
   }
+  return Ok();
 }
 
+Status GradientSums::Drain() {
+  if (!std::exchange(reducing_, false)) return Ok();
+  const Status reduced = queue_.Drain();
+  const Status finished = comms_.device == nullptr ? Ok() : comms_.device->Finish();
+  RM_TRY(reduced);
+  return finished;
+}
+
+// The device must not use memory that changes afterwards, such as the exponents. A device that fails here
+// does so again in the next attempt.
 void GradientSums::Abandon() {
-  (void)background_.Drain();
+  (void)device_->BindThread();
+  (void)Drain();
+  (void)device_->Sync();
   current_.reset();
-  comm_ = nullptr;
+  comms_ = {};
 }
 
 Result<GradientSums::Reduced> GradientSums::Reduce(const std::function<bool()>& wants_to_stop) {
-  CHECK(comm_ != nullptr && Complete());
+  CHECK(comms_.host != nullptr && Complete());
   current_.reset();
+  RM_TRY(device_->BindThread());
   // A worker whose share is empty adds zero.
-  for (int tensor = 0; tensor < static_cast<int>(options_.tensors.size()); ++tensor)
-    if (partial_.Empty(tensor)) FillZero(tensor);
-  ReduceReady();
-  RM_TRY(background_.Drain());
+  for (int tensor = 0; tensor < tensor_count(); ++tensor)
+    if (partial_.Empty(tensor)) RM_TRY(Accumulate(tensor, {}, true));
+  RM_TRY(ReduceReady());
+  RM_TRY(Drain());
+  RM_TRY(maxima_.Download(device_));
+  RM_TRY(device_->Sync());
 
-  const auto blocks = static_cast<int64_t>(maxima_.size());
+  const auto blocks = static_cast<int64_t>(maxima_.host.size());
   ScalarExchange exchange(exchange_, blocks, options_.micro_batches);
   exchange.Clear(numerics::kZero);
-  std::ranges::copy(maxima_, exchange.maxima().begin());
+  std::ranges::copy(maxima_.host, exchange.maxima().begin());
   for (int v = first_; v < end_; ++v) exchange.PutDouble(v, partial_.loss(v));
   exchange.Cast(finishes_ ? ScalarExchange::kFinishes : ScalarExchange::kGoesOn);
   if (wants_to_stop()) exchange.Cast(ScalarExchange::kStopAtBoundary);
-  RM_TRY(exchange.Exchange(comm_));
-  comm_ = nullptr;
+  RM_TRY(exchange.Exchange(comms_.host));
+  comms_ = {};
 
   Reduced reduced;
   reduced.stop_at_boundary = exchange.Voted(ScalarExchange::kStopAtBoundary);
@@ -241,52 +246,39 @@ Result<GradientSums::Reduced> GradientSums::Reduce(const std::function<bool()>& 
       reduced.culprit = FirstNotFinite(exchange.maxima());
       return reduced;
     }
-    if (numerics::Overflowed(exchange.maxima(), attempt_exponents_)) {
-      numerics::ExponentsForRedo(exchange.maxima(), attempt_exponents_);
+    if (numerics::Overflowed(exchange.maxima(), attempt_exponents_.host)) {
+      numerics::ExponentsForRedo(exchange.maxima(), attempt_exponents_.host);
       reduced.outcome = Outcome::kRepeat;
       return reduced;
     }
-    next_exponents_ = attempt_exponents_;
+    next_exponents_.assign(attempt_exponents_.host.begin(), attempt_exponents_.host.end());
     numerics::ExponentsForNext(layout_, exchange.maxima(), step_ + 1, next_exponents_);
   }
   partial_.Forget();  // the sums become floats
-  const KeepSubnormals keep;
-  for (int tensor = 0; tensor < static_cast<int>(options_.tensors.size()); ++tensor) DecodeInPlace(tensor);
-  reduced.norm = Norm();
+  for (int tensor = 0; tensor < tensor_count(); ++tensor) {
+    const auto index = static_cast<size_t>(tensor);
+    RM_TRY(DecodeInPlace(tensor));
+    if (options_.tensors[index].in_norm)
+      RM_TRY(device_->Norm(FloatsOf(tensor), norms_.device.subspan(index, 1)));
+  }
+  RM_TRY(norms_.Download(device_));
+  RM_TRY(device_->Sync());
+  double squares = 0;
+  for (size_t i = 0; i < options_.tensors.size(); ++i)
+    if (options_.tensors[i].in_norm) squares += norms_.host[i] * norms_.host[i];
+  reduced.norm = std::sqrt(squares);
   if (!std::isfinite(reduced.norm) || !std::isfinite(reduced.loss)) reduced.outcome = Outcome::kNotFinite;
   return reduced;
 }
 
-void GradientSums::DecodeInPlace(int tensor) {
+Status GradientSums::DecodeInPlace(int tensor) {
   const double scale = 1.0 / options_.micro_batches;
-  const std::span<float> floats = FloatsOf(tensor);
-  if (!options_.exact) {
-    for (float& value : floats) value = static_cast<float>(value * scale);
-    return;
+  if (options_.exact) {
+    return device_->Decode(SumsOf(tensor), BlocksOf(tensor, attempt_exponents_.device), quantum_bits_, scale,
+                           FloatsOf(tensor));
   }
-  const engine::Parameter& parameter = ParameterOf(tensor);
-  const std::span<const int32_t> sums = SumsOf(tensor);
-  const auto block = static_cast<size_t>(kBlock);
-  const auto limbs = static_cast<size_t>(options_.limbs);
-  const auto first_block = static_cast<size_t>(parameter.offset / kBlock);
-  // Block i is written at or before the place where it is read, so a copy of one block suffices.
-  for (size_t i = 0; i * block * limbs < sums.size(); ++i) {
-    numerics::Decode(sums.subspan(i * block * limbs, block * limbs),
-                     std::span<const int32_t>(attempt_exponents_).subspan(first_block + i, 1), quantum_bits_,
-                     scale, decoded_);
-    std::ranges::copy(decoded_, floats.begin() + static_cast<ptrdiff_t>(i * block));
-  }
-}
-
-double GradientSums::Norm() const {
-  double squares = 0;
-  for (int tensor = 0; tensor < static_cast<int>(options_.tensors.size()); ++tensor) {
-    if (!options_.tensors[static_cast<size_t>(tensor)].in_norm) continue;
-    const double norm =
-        numerics::Norm(FloatsOf(tensor).first(static_cast<size_t>(Padded(ParameterOf(tensor).size))));
-    squares += norm * norm;
-  }
-  return std::sqrt(squares);
+  const KeepSubnormals keep;
+  return device_->Scale(FloatsOf(tensor), static_cast<float>(scale), FloatsOf(tensor));
 }
 
 std::string GradientSums::FirstNotFinite(std::span<const int32_t> maxima) const {
@@ -300,9 +292,11 @@ std::string GradientSums::FirstNotFinite(std::span<const int32_t> maxima) const 
   return {};
 }
 
-void GradientSums::Read(int tensor, std::span<float> values) const {
-  const std::span<const float> floats = FloatsOf(tensor).first(values.size());
-  std::memcpy(values.data(), floats.data(), values.size_bytes());
+Status GradientSums::Read(int tensor, std::span<float> values) {
+  RM_TRY(device_->BindThread());
+  RM_TRY(device_->WaitForStream(stream_));  // it may use the memory that is written
+  RM_TRY(device_->Copy(std::as_bytes(FloatsOf(tensor).first(values.size())), std::as_writable_bytes(values)));
+  return device_->LetStreamWait(stream_);
 }
 
 }  // namespace ringmaster::library

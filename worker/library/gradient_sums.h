@@ -8,11 +8,17 @@
 // on the number of workers nor on the owner of a micro-batch, and a step that was interrupted keeps the
 // micro-batches that the sums contain (worker/trainer/partial_sums.h). With fast numerics they are floats.
 //
+// The gradients and their sums are memory of a device (worker/compute/device/gradient_device.h): the host's,
+// or a GPU's. On a GPU, work is enqueued behind that of the program's stream, and only Reduce and Abandon
+// wait for it. Buckets are reduced by the collectives of the devices, else through the host
+// (worker/trainer/comm_queue.h). The bits of exact sums are the same on all devices.
+//
 // An attempt at a step: Begin, then for each micro-batch BeginMicroBatch, Add, EndMicroBatch, then Reduce. A
 // step is committed by Commit. An attempt that does not get there is ended by Abandon, before its
 // communicator is destroyed.
 //
-// Not thread-safe. Shapes: a tensor has `elements` floats; inside, tensors are padded to whole blocks.
+// Not thread-safe, but calls may come from different threads, one at a time. Shapes: a tensor has `elements`
+// floats; inside, tensors are padded to whole blocks.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +30,11 @@
 #include <vector>
 
 #include "base/result.h"
+#include "worker/compute/device/gradient_device.h"
 #include "worker/compute/engine/layout.h"
 #include "worker/fabric/fabric.h"
-#include "worker/library/background_reduce.h"
+#include "worker/trainer/comm_queue.h"
+#include "worker/trainer/host_device_buffer.h"
 #include "worker/trainer/partial_sums.h"
 
 namespace ringmaster::library {
@@ -60,33 +68,41 @@ class GradientSums {
     std::string culprit;    // kNotFinite: name of a tensor; empty: only the loss
   };
 
-  // Allocates memory of the fabric: 4 * limbs bytes per element, and 8 per block of 1024. Errors: kExhausted.
-  static Result<std::unique_ptr<GradientSums>> Create(fabric::Fabric* fabric, Options options);
+  // Allocates memory of the fabric: 4 * limbs bytes per element, and a few per block of 1024; on a GPU, the
+  // same of its memory. Errors: kExhausted, or those of the device. REQUIRES: fabric and device outlive the
+  // sums.
+  static Result<std::unique_ptr<GradientSums>> Create(fabric::Fabric* fabric, device::GradientDevice* device,
+                                                      Options options);
+
+  // The stream that computes gradients and reads their means, from the next call on.
+  void SetStream(device::ForeignStream stream) { stream_ = stream; }
 
   // Begins an attempt at a step in which this worker owns the micro-batches [first, end). `version` changes
-  // whenever the state changes. `comm` lives until Reduce or Abandon.
-  void Begin(fabric::Communicator* comm, uint64_t version, int first, int end);
+  // whenever the state changes. The communicators live until Reduce or Abandon.
+  Status Begin(const trainer::Communicators& comms, uint64_t version, int first, int end);
   // Returns whether micro-batch v must be computed: otherwise the sums contain it. REQUIRES: v is in the
   // share.
   bool BeginMicroBatch(int v);
-  // Shape of `values`: (elements). REQUIRES: within a micro-batch, once per tensor.
-  void Add(int tensor, std::span<const float> values);
+  // Shape of `values`: (elements), memory of the device; the stream may change it afterwards. REQUIRES:
+  // within a micro-batch, once per tensor.
+  Status Add(int tensor, std::span<const float> values);
   // Tensors that were not added count as zero.
-  void EndMicroBatch(double loss);
+  Status EndMicroBatch(double loss);
   bool in_micro_batch() const { return current_.has_value(); }
   bool Complete() const;  // all micro-batches of the share are in the sums
   // The member ends the run before this step. It takes part in the exchange without gradients, so that all
   // members learn of it, also those that compute the step because their program did not end the run.
-  void AttemptNothing();
+  Status AttemptNothing();
 
   // Collective. REQUIRES: Complete(). `wants_to_stop` is this worker's vote for a stop after the step. After
-  // kReduced, Read may be called until the next Begin; after kRepeat or an error, Begin.
+  // kReduced, Read may be called until the next Begin; after kRepeat, Begin; after an error, Abandon.
   Result<Reduced> Reduce(const std::function<bool()>& wants_to_stop);
   // Ends an attempt without a result, and waits for the operations in flight. REQUIRES: they were aborted, or
   // every rank does the same.
   void Abandon();
-  // Writes the mean of the tensor over the micro-batches.
-  void Read(int tensor, std::span<float> values) const;
+  // Writes the mean of the tensor over the micro-batches to memory of the device, for later work of the
+  // stream.
+  Status Read(int tensor, std::span<float> values);
   // The step is committed: the next one starts with the exponents that follow from its maxima.
   void Commit();
 
@@ -101,38 +117,47 @@ class GradientSums {
   void SetStep(int64_t step) { step_ = step; }
 
  private:
-  explicit GradientSums(Options options);
+  GradientSums(device::GradientDevice* device, Options options);
 
-  std::span<int32_t> SumsOf(int tensor) const;
-  std::span<float> FloatsOf(int tensor) const;
+  template <class T>
+  using Buffer = trainer::HostDeviceBuffer<T>;
+
+  int tensor_count() const { return static_cast<int>(options_.tensors.size()); }
   const engine::Parameter& ParameterOf(int tensor) const {
     return layout_.parameters[static_cast<size_t>(tensor)];
   }
-  void AddExact(int tensor, std::span<const float> values, bool overwrite);
-  void FillZero(int tensor);
+  Buffer<int32_t> SumsOf(int64_t begin, int64_t end) const;  // of elements
+  std::span<int32_t> SumsOf(int tensor) const;               // on the device
+  std::span<float> FloatsOf(int tensor) const;               // on the device: as many as padded elements
+  std::span<int32_t> BlocksOf(int tensor, std::span<int32_t> by_block) const;
+  // Adds values to the sums of the tensor, or sets them; missing values count as zero.
+  Status Accumulate(int tensor, std::span<const float> values, bool overwrite);
   // Starts the all-reduce of the buckets that are complete, in order.
-  void ReduceReady();
-  void DecodeInPlace(int tensor);
-  double Norm() const;
+  Status ReduceReady();
+  // Waits for the all-reduces.
+  Status Drain();
+  Status DecodeInPlace(int tensor);
   std::string FirstNotFinite(std::span<const int32_t> maxima) const;
 
   const Options options_;
+  device::GradientDevice* const device_;
   engine::Layout layout_;
   std::vector<int> bucket_ends_;  // buckets are tensors [bucket_ends_[i - 1], bucket_ends_[i])
   int quantum_bits_ = 0;
-  std::span<int32_t>
-      sums_;  // shape (elements, limbs), by block; after Reduce, floats at the front of each tensor
+  // Shape (elements, limbs), by block; after Reduce, floats at the front of each tensor.
+  Buffer<int32_t> sums_;
   std::span<int32_t> exchange_;  // memory of the ScalarExchange
-  std::vector<int32_t> maxima_;  // of this attempt, by block
+  Buffer<double> norms_;         // by tensor
+  // Shape of the following: by block.
+  Buffer<int32_t> maxima_;             // of this attempt
+  Buffer<int32_t> attempt_exponents_;  // the host's change between Reduce or Abandon and Begin
   std::vector<int32_t> exponents_;
-  std::vector<int32_t> attempt_exponents_;
   std::vector<int32_t> next_exponents_;
-  std::vector<float> block_;    // scratch: one padded block
-  std::vector<float> decoded_;  // scratch: one decoded block
   trainer::PartialSums partial_;
-  BackgroundReduce background_;
+  trainer::CommQueue queue_;
 
-  fabric::Communicator* comm_ = nullptr;  // of the attempt
+  device::ForeignStream stream_ = nullptr;
+  trainer::Communicators comms_;  // of the attempt
   int64_t step_ = 0;
   int first_ = 0;
   int end_ = 0;
@@ -140,6 +165,7 @@ class GradientSums {
   bool last_ = false;           // it is the last one that this worker computes in this attempt
   bool finishes_ = false;       // AttemptNothing was called
   size_t next_bucket_ = 0;      // the first that is not being reduced yet
+  bool reducing_ = false;       // an all-reduce was started since the last Drain
 };
 
 }  // namespace ringmaster::library

@@ -24,6 +24,8 @@ struct Config {
   std::string fingerprint;  // of the configuration: equal on all members
   std::string data_fingerprint;
   std::string device_fingerprint;
+  std::optional<int> gpu;  // the number, in this process, of the GPU whose memory has the gradients; unset:
+                           // the host's memory
   std::optional<std::string> checkpoint_folder;   // unset: of the job
   std::optional<int64_t> checkpoint_every_steps;  // unset: of the job
   std::optional<int> checkpoint_keep;             // unset: of the job

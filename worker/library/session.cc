@@ -16,6 +16,8 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "rendezvous/codec.h"
+#include "worker/compute/device/host_gradient_device.h"
+#include "worker/compute/device/load_plugin.h"
 #include "worker/trainer/waiting.h"
 
 namespace ringmaster::library {
@@ -27,11 +29,7 @@ using trainer::Waiting;
 namespace {
 
 constexpr Duration kDiskPoll = milliseconds(10);
-constexpr Duration kLongLoad = seconds(2);  // then users see a note
-constexpr int kExitInternal = 70;
-constexpr int kExitBadInput = 64;
-constexpr int kExitMemory = 71;
-constexpr int kExitDevice = 74;
+constexpr Duration kLongLoad = seconds(2);   // then users see a note
 constexpr size_t kMaxCheckpointText = 1024;  // of a status
 
 std::string Variable(const char* name) {
@@ -116,9 +114,10 @@ Error Session::FailWith(int exit_code, const std::string& message) {
   return {Code::kInternal, message};
 }
 
-Error Session::Fail(const std::string& message) {
+Error Session::Fail(const std::string& message) { return EndJob(kExitBadInput, message); }
+
+Error Session::EndJob(int code, const std::string& message) {
   EndAttempt();
-  int code = kExitBadInput;
   if (channel_ != nullptr) {
     SetActivity(Activity::kWaiting);
     code = channel_->ReportFatal(code, message);
@@ -137,6 +136,7 @@ Status Session::Join(Config config) {
   }
   fingerprint_ = RunFingerprint(config_);
 
+  RM_TRY(OpenDevice());
   fabric::FabricOptions options;
   options.transport = transport_;
   if (page_.has_value()) options.on_wait = [this] { page_->StillWaiting(); };
@@ -144,11 +144,13 @@ Status Session::Join(Config config) {
   auto fabric = fabric::Fabric::Create(options);
   if (!fabric.ok()) return Fail(fabric.error().In("fabric").message);
   fabric_ = std::move(fabric).value();
-  auto sums = GradientSums::Create(fabric_.get(), {.tensors = config_.tensors,
-                                                   .micro_batches = config_.micro_batches,
-                                                   .exact = config_.exact,
-                                                   .limbs = config_.limbs});
-  if (!sums.ok()) return FailWith(kExitMemory, sums.error().message);
+  auto sums = GradientSums::Create(fabric_.get(), device_.get(),
+                                   {.tensors = config_.tensors,
+                                    .micro_batches = config_.micro_batches,
+                                    .exact = config_.exact,
+                                    .limbs = config_.limbs});
+  if (!sums.ok())
+    return FailWith(sums.error().code == Code::kGone ? kExitDevice : kExitMemory, sums.error().message);
   sums_ = std::move(sums).value();
   reporter_ = std::make_unique<trainer::Reporter>(channel_.get(), config_.steps);
   saver_ = std::make_unique<trainer::CheckpointSaver>(
@@ -167,12 +169,30 @@ Status Session::Join(Config config) {
                     "devices by UCX_NET_DEVICES",
                     address.size(), rendezvous::kMaxAddressBytes));
   }
-  const std::string device = config_.device_fingerprint.empty() ? "cpu" : config_.device_fingerprint;
+  std::string device = config_.device_fingerprint.empty() ? "cpu" : config_.device_fingerprint;
+  if (!device_->OnHost()) device += ", sums on " + device_->Fingerprint();
   channel_->Send(rendezvous::Facts{PlainName(device), "", "", {}});
   channel_->Send(rendezvous::Join{
       member_,
       address,
       {MembersFingerprint(config_), PlainName(config_.data_fingerprint), PlainName(device)}});
+  return Ok();
+}
+
+Status Session::OpenDevice() {
+  if (!config_.gpu) {
+    device_ = std::make_unique<device::HostGradientDevice<device::GradientDevice>>();
+    return Ok();
+  }
+  const auto found = device::FindPlugin(*config_.gpu);
+  if (!found.ok())
+    return EndJob(kExitDevice, fmt::format("gradients on a GPU cannot be summed: {}", found.error().message));
+  auto opened = found->plugin->create_gradient_device(transport_, *config_.gpu);
+  if (!opened.ok())
+    return FailWith(opened.error().code == Code::kExhausted ? kExitMemory : kExitDevice,
+                    opened.error().message);
+  device_ = std::move(opened).value();
+  log::Info("device={}", device_->Description());
   return Ok();
 }
 
@@ -332,7 +352,28 @@ Status Session::Connect() {
   return Ok();
 }
 
-void Session::Disconnect() { comm_.reset(); }
+Status Session::ConnectDevices() {
+  RM_TRY(device_->BindThread());
+  const Waiting waiting(page_.has_value() ? &*page_ : nullptr);
+  auto connected = device_->Collectives(comm_.get(), &cancelled());
+  if (!connected.ok()) {
+    // Library versions differ: a retry does not help.
+    if (connected.error().code == Code::kInvalid) fatal_ = connected.error().message;
+    return connected.error();
+  }
+  device_comm_ = std::move(connected).value();
+  return Ok();
+}
+
+std::string Session::Transport() const {
+  const std::string of_device = device_comm_ == nullptr ? "" : device_->CollectivesTransport();
+  return of_device.empty() ? fabric_->TransportName() : of_device;
+}
+
+void Session::Disconnect() {
+  device_comm_.reset();
+  comm_.reset();
+}
 
 Status Session::GenerationFailed(const Error& error) {
   stage_ = Stage::kOrder;

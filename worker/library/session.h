@@ -25,6 +25,7 @@
 #include "base/result.h"
 #include "base/time.h"
 #include "worker/agent/trainer_page.h"
+#include "worker/compute/device/gradient_device.h"
 #include "worker/fabric/fabric.h"
 #include "worker/library/gradient_sums.h"
 #include "worker/library/program_state.h"
@@ -35,6 +36,12 @@
 #include "worker/trainer/root_work.h"
 
 namespace ringmaster::library {
+
+// Exit codes of a process, by what may resolve the failure.
+inline constexpr int kExitBadInput = 64;  // nothing: the job ends
+inline constexpr int kExitInternal = 70;
+inline constexpr int kExitMemory = 71;
+inline constexpr int kExitDevice = 74;  // another node
 
 class Session {
  public:
@@ -81,8 +88,11 @@ class Session {
   bool interrupted() const { return cancelled(); }
   // REQUIRES: a step is attempted, and v is in the share. kSkip: the sums contain it.
   Verdict BeginMicroBatch(int v);
-  void Add(int tensor, std::span<const float> values);
-  void EndMicroBatch(double loss);
+  // Errors: the session has failed. kRepeat: call Next.
+  Result<Verdict> Add(int tensor, std::span<const float> values);
+  Result<Verdict> EndMicroBatch(double loss);
+  // REQUIRES: joined(). As GradientSums::SetStream.
+  void SetStream(device::ForeignStream stream) { sums_->SetStream(stream); }
   bool in_step() const { return in_step_; }
   uint64_t world() const { return static_cast<uint64_t>(event_.world); }
   // Whether a micro-batch was computed in this attempt.
@@ -101,7 +111,8 @@ class Session {
   bool reduced() const { return reduced_; }
   // Whether micro-batches of the share are missing though nothing interrupted the attempt.
   bool Incomplete() const { return !cancelled() && !sums_->Complete(); }
-  void ReadGradient(int tensor, std::span<float> values) const { sums_->Read(tensor, values); }
+  // Errors: the session has failed.
+  Status ReadGradient(int tensor, std::span<float> values);
   // REQUIRES: reduced().
   void Commit(double learning_rate, double gradient_norm);
 
@@ -139,6 +150,12 @@ class Session {
   Status Answer(const rendezvous::Prepare& prepare);
   Status BeginGeneration(rendezvous::NewGeneration formed);
   Status Connect();
+  // Opens the device whose memory has the gradients. Errors: the session has failed.
+  Status OpenDevice();
+  // Connects the collectives of the devices.
+  Status ConnectDevices();
+  // Returns the transport of gradients. The state always uses the fabric.
+  std::string Transport() const;
   Status CheckFound(const Result<checkpoint::Loaded>& found);
   // After kLoad: the program has adopted the state.
   void Adopted();
@@ -147,6 +164,10 @@ class Session {
   void Disconnect();
   // The generation has ended with an error: reports it, and waits for an order next. Errors: fatal ones.
   Status GenerationFailed(const Error& error);
+  // Returns the answer to a program whose call had this outcome.
+  Result<Verdict> VerdictOf(const Status& outcome);
+  // Ends the job, and fails.
+  Error EndJob(int exit_code, const std::string& message);
   Error FailWith(int exit_code, const std::string& message);
   Event MakeEvent(EventKind kind) const;
   // The first micro-batch of a rank's share.
@@ -167,8 +188,10 @@ class Session {
   std::shared_ptr<fabric::Aborter> aborter_;
   std::unique_ptr<trainer::AgentChannel> channel_;  // null: alone
   std::unique_ptr<fabric::Fabric> fabric_;
+  std::unique_ptr<device::GradientDevice> device_;
   std::unique_ptr<GradientSums> sums_;
   std::unique_ptr<fabric::Communicator> comm_;
+  std::unique_ptr<fabric::AsyncCommunicator> device_comm_;  // null: gradients travel through the host
   std::unique_ptr<trainer::Reporter> reporter_;
   std::unique_ptr<trainer::CheckpointSaver> saver_;
   std::atomic<bool> never_{false};

@@ -28,7 +28,8 @@ bool RequiresRdma(const api::TrainingJob& job) {
 }  // namespace
 
 Result<std::optional<Session::Event>> Session::Start() {
-  const std::string transport = fabric_->TransportName();
+  RM_TRY(ConnectDevices());
+  const std::string transport = Transport();
   if (job_.has_value() && RequiresRdma(*job_) && rendezvous::UsesTcp(transport)) {
     fatal_ = fmt::format(
         "spec.network.rdma: RDMA is required, but gradients would travel over {}. Check that a port is "
@@ -74,7 +75,7 @@ Result<std::optional<Session::Event>> Session::TakeStep() {
   event.first = FirstOf(event.rank, event.world);
   event.end = FirstOf(event.rank + 1, event.world);
   event.attempt = attempts_++;
-  sums_->Begin(comm_.get(), version_, event.first, event.end);
+  RM_TRY(sums_->Begin({comm_.get(), device_comm_.get()}, version_, event.first, event.end));
   in_step_ = true;
   described_ = false;
   attempt_began_ = Now();
@@ -85,10 +86,13 @@ Result<std::optional<Session::Event>> Session::TakeStep() {
 
 Result<std::optional<Session::Event>> Session::AgreeToFinish() {
   const Event event = MakeEvent(EventKind::kStep);
-  sums_->Begin(comm_.get(), version_, FirstOf(event.rank, event.world), FirstOf(event.rank + 1, event.world));
-  sums_->AttemptNothing();
+  Status attempted = sums_->Begin({comm_.get(), device_comm_.get()}, version_,
+                                  FirstOf(event.rank, event.world), FirstOf(event.rank + 1, event.world));
+  if (attempted.ok()) attempted = sums_->AttemptNothing();
   Result<GradientSums::Reduced> reduced = GradientSums::Reduced{};
-  {
+  if (!attempted.ok()) {
+    reduced = attempted.error();
+  } else {
     const Waiting waiting(page_.has_value() ? &*page_ : nullptr);
     reduced = sums_->Reduce([this] { return channel_ != nullptr && channel_->boundary_wanted(); });
   }
@@ -124,9 +128,7 @@ Result<Session::Verdict> Session::Gather(std::span<const std::byte> mine, std::s
     gathered = comm_->AllGather(all);
   }
   SetActivity(Activity::kComputing);
-  if (gathered.ok()) return Verdict::kGo;
-  RM_TRY(GenerationFailed(gathered.error()));
-  return Verdict::kRepeat;
+  return VerdictOf(gathered);
 }
 
 Session::Verdict Session::BeginMicroBatch(int v) {
@@ -136,14 +138,27 @@ Session::Verdict Session::BeginMicroBatch(int v) {
   return Verdict::kGo;
 }
 
-void Session::Add(int tensor, std::span<const float> values) {
+Result<Session::Verdict> Session::Add(int tensor, std::span<const float> values) {
   Heartbeat();
-  sums_->Add(tensor, values);
+  return VerdictOf(sums_->Add(tensor, values));
 }
 
-void Session::EndMicroBatch(double loss) {
+Result<Session::Verdict> Session::EndMicroBatch(double loss) {
   Heartbeat();
-  sums_->EndMicroBatch(loss);
+  return VerdictOf(sums_->EndMicroBatch(loss));
+}
+
+Result<Session::Verdict> Session::VerdictOf(const Status& outcome) {
+  if (outcome.ok()) return Verdict::kGo;
+  RM_TRY(GenerationFailed(outcome.error()));
+  return Verdict::kRepeat;
+}
+
+Status Session::ReadGradient(int tensor, std::span<float> values) {
+  const Status read = sums_->Read(tensor, values);
+  if (read.ok()) return Ok();
+  // The program may have changed a part of its state, so it cannot attempt the step again.
+  return FailWith(read.error().code == Code::kGone ? kExitDevice : kExitInternal, read.error().message);
 }
 
 Result<Session::StepResult> Session::Reduce() {

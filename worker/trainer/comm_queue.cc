@@ -6,7 +6,7 @@
 
 namespace ringmaster::trainer {
 
-CommQueue::CommQueue(device::Device* device) : device_(device), thread_([this] { Run(); }) {}
+CommQueue::CommQueue(device::GradientDevice* device) : device_(device), thread_([this] { Run(); }) {}
 
 CommQueue::~CommQueue() {
   {

@@ -23,7 +23,7 @@
 #include "base/mutex.h"
 #include "base/result.h"
 #include "base/time.h"
-#include "worker/compute/device/device.h"
+#include "worker/compute/device/gradient_device.h"
 #include "worker/fabric/async_communicator.h"
 #include "worker/fabric/communicator.h"
 #include "worker/trainer/host_device_buffer.h"
@@ -38,7 +38,7 @@ struct Communicators {
 
 class CommQueue {
  public:
-  explicit CommQueue(device::Device* device);
+  explicit CommQueue(device::GradientDevice* device);
   ~CommQueue();
   CommQueue(const CommQueue&) = delete;
   CommQueue& operator=(const CommQueue&) = delete;
@@ -80,7 +80,7 @@ class CommQueue {
   Status Perform(const Job& job, const HostDeviceBuffer<T>& data);
   Status Perform(const Job& job, const Transfer& transfer);
 
-  device::Device* const device_;
+  device::GradientDevice* const device_;
   Mutex mutex_;
   CondVar changed_;
   std::deque<Job> jobs_ RM_GUARDED_BY(mutex_);

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "worker/compute/device/device.h"
+#include "worker/compute/device/gradient_device.h"
 #include "worker/fabric/fabric.h"
 
 namespace ringmaster::trainer {
@@ -25,8 +25,8 @@ struct HostDeviceBuffer {
   std::span<T> host;
   std::span<T> device;
 
-  static Result<HostDeviceBuffer> Create(fabric::Fabric* fabric, device::Device* device, int64_t elements,
-                                         std::string_view label) {
+  static Result<HostDeviceBuffer> Create(fabric::Fabric* fabric, device::GradientDevice* device,
+                                         int64_t elements, std::string_view label) {
     RM_ASSIGN(const std::span<std::byte> host,
               fabric->Allocate(static_cast<size_t>(elements) * sizeof(T), label));
     RM_ASSIGN(const std::span<std::byte> there, device->AllocateMirror(host, label));
@@ -39,10 +39,10 @@ struct HostDeviceBuffer {
     return {host.subspan(from, count), device.subspan(from, count)};
   }
 
-  Status Upload(device::Device* to) const {
+  Status Upload(device::GradientDevice* to) const {
     return to->Upload(std::as_bytes(host), std::as_writable_bytes(device));
   }
-  Status Download(device::Device* from) const {
+  Status Download(device::GradientDevice* from) const {
     return from->Download(std::as_bytes(device), std::as_writable_bytes(host));
   }
 };

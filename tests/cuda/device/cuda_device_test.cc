@@ -16,6 +16,8 @@
 #include "tests/cuda/runtime/cudnn.h"
 #include "tests/cuda/runtime/faults.h"
 #include "tests/unit/engine/fixtures.h"
+#include "worker/compute/cuda/runtime/memory.h"
+#include "worker/compute/cuda/runtime/stream.h"
 #include "worker/compute/device/host_device.h"
 #include "worker/compute/numerics/exact.h"
 #include "worker/fabric/fabric.h"
@@ -316,6 +318,40 @@ TEST(Device, ProbeReportsWhatIsMissing) {
   EXPECT_EQ(cuda::ProbeDevice().error().code, Code::kUnavailable);
   cuda::emulation::SetDevices(1);
   EXPECT_NE(cuda::ProbeDevice().value().find("Emulated GPU"), std::string::npos);
+}
+
+TEST(ForeignStreams, AreWaitedForAndWait) {
+  const auto gpu = cuda::CreateGradientDevice("auto", 0).value();
+  const auto program = cuda::OwnedStream::Create().value();
+  const auto memory = cuda::Buffer<float>::Create(1).value();
+  const auto host = cuda::Pinned<float>::Create(2).value();
+  memory.get()[0] = 3;  // the memory of an emulated GPU is ordinary memory
+  const std::span<float> first = host.span().first(1);
+  const std::span<float> second = host.span().subspan(1);
+
+  ASSERT_TRUE(gpu->BindThread().ok());
+  cuda::CopyToHost(program.get(), first.data(), memory.get(), sizeof(float));
+  ASSERT_TRUE(gpu->Sync().ok());
+  EXPECT_EQ(first[0], 0) << "nothing waits for the other stream yet";
+  ASSERT_TRUE(gpu->WaitForStream(program.get()).ok());
+  ASSERT_TRUE(gpu->Sync().ok());
+  EXPECT_EQ(first[0], 3);
+
+  ASSERT_TRUE(gpu->Download(std::as_bytes(memory.span()), std::as_writable_bytes(second)).ok());
+  ASSERT_TRUE(cuda::Synchronize(program.get()).ok());
+  EXPECT_EQ(second[0], 0);
+  ASSERT_TRUE(gpu->LetStreamWait(program.get()).ok());
+  ASSERT_TRUE(cuda::Synchronize(program.get()).ok());
+  EXPECT_EQ(second[0], 3);
+
+  EXPECT_TRUE(gpu->WaitForStream(nullptr).ok() && gpu->LetStreamWait(nullptr).ok());
+}
+
+TEST(GradientDevice, IsOneOfTheGpusOfThisProcess) {
+  cuda::emulation::SetDevices(2);
+  EXPECT_TRUE(cuda::CreateGradientDevice("auto", 1).ok());
+  EXPECT_NE(cuda::ProbeDevice(2).error().message.find("none of number 2"), std::string::npos);
+  cuda::emulation::SetDevices(1);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The plugin on the emulated GPU. RINGMASTER_EMULATED_LOSS names a file that holds "WAIT:ERROR": the trainer
+// The plugin on the emulated GPU. RINGMASTER_EMULATED_LOSS names a file that holds "WAIT:ERROR": the process
 // that unlinks the file gets CUDA error ERROR at its WAIT-th wait; the others get no fault.
 #include "worker/compute/device/plugin.h"
 
@@ -17,7 +17,7 @@
 namespace ringmaster::cuda {
 namespace {
 
-Result<std::unique_ptr<device::Device>> CreateWithFault(std::string_view transport) {
+void PlanFault() {
   if (const char* const path = std::getenv("RINGMASTER_EMULATED_LOSS")) {
     const auto text = ReadFile(path);
     long long wait = 0;
@@ -25,13 +25,23 @@ Result<std::unique_ptr<device::Device>> CreateWithFault(std::string_view transpo
     if (text.ok() && std::sscanf(text->c_str(), "%lld:%d", &wait, &error) == 2 && ::unlink(path) == 0)
       emulation::FailAtWait(wait, error);
   }
+}
+
+Result<std::unique_ptr<device::Device>> CreateWithFault(std::string_view transport) {
+  PlanFault();
   return CreateDevice(transport);
+}
+
+Result<std::unique_ptr<device::GradientDevice>> CreateGradientDeviceWithFault(std::string_view transport,
+                                                                              int index) {
+  PlanFault();
+  return CreateGradientDevice(transport, index);
 }
 
 }  // namespace
 }  // namespace ringmaster::cuda
 
-// For emulated libraries that allocate GPU memory (tests/cuda/nccl).
+// For emulated libraries (tests/cuda/nccl) and programs (tests/process) that allocate GPU memory.
 extern "C" __attribute__((visibility("default"))) void* ringmaster_emulated_allocate(int64_t bytes) {
   return ringmaster::cuda::emulation::AllocateDevice(bytes);
 }
@@ -44,6 +54,7 @@ ringmaster_device_plugin() {
   static const ringmaster::device::Plugin kPlugin = {
       .probe = ringmaster::cuda::ProbeDevice,
       .create = ringmaster::cuda::CreateWithFault,
+      .create_gradient_device = ringmaster::cuda::CreateGradientDeviceWithFault,
   };
   return &kPlugin;
 }

@@ -237,8 +237,13 @@ Event& Event::operator=(Event&& other) noexcept {
 
 void Event::Record(Stream stream) {
   CHECK(!emulation::Records(stream), "an event during a capture");
-  EmulatedStream& of = Of(stream);
   EmulatedEvent& event = Of(event_);
+  if (stream == nullptr) {  // the legacy default stream of other software, which computes at once here
+    const std::lock_guard lock(event.mutex);
+    event.stream = nullptr;
+    return;
+  }
+  EmulatedStream& of = Of(stream);
   const std::scoped_lock lock(pending_mutex, event.mutex);
   event.stream = &of;
   event.position = of.taken + of.pending.size();
@@ -257,6 +262,7 @@ void Event::Block(Stream stream) const {
   lock.unlock();
   if (waited_for == nullptr) return;
   waited_for->WaitFor(outside);
+  if (stream == nullptr) return;  // as in Record
   const std::lock_guard pending(pending_mutex);
   Of(stream).pending.push_back({.other = waited_for, .position = position});
 }
@@ -364,6 +370,11 @@ Result<DeviceProperties> BindDevice(int index) {
     return DeviceError(kInvalidDevice, fmt::format("selecting GPU {}", index));
   RM_TRY(Healthy("selecting a GPU"));
   return devices[static_cast<size_t>(index)];
+}
+
+Status UseDevice(int index) {
+  CHECK(index >= 0 && index < TheMachine().devices, "selecting GPU {}", index);
+  return Healthy("selecting a GPU");
 }
 
 Result<DeviceMemory> GetDeviceMemory() {

@@ -7,7 +7,7 @@ extern "C" __attribute__((visibility("default"))) const ringmaster::device::Plug
 ringmaster_device_plugin() {
   static const ringmaster::device::Plugin kPlugin = {
       .build = "another compiler 0.0.1",
-      .probe = []() -> ringmaster::Result<std::string> { return std::string("never called"); },
+      .probe = [](int) -> ringmaster::Result<std::string> { return std::string("never called"); },
       .create = nullptr,
   };
   return &kPlugin;

@@ -331,6 +331,31 @@ TEST(CApi, AStructOfAnOlderVersionIsEnough) {
   EXPECT_EQ(event.size, offsetof(rm_event, step));
 }
 
+// The build puts the plugin next to the programs, not next to the library.
+TEST(CApi, AGpuNeedsThePluginNextToTheLibrary) {
+  const std::array<rm_tensor, 1> tensors = {{{"w", 5, 0}}};
+  rm_config config{};
+  config.size = sizeof config;
+  config.steps = 1;
+  config.micro_batches = 1;
+  config.device = 2;
+  Program program;
+  EXPECT_EQ(rm_set_stream(program.run(), nullptr), RM_INVALID);
+  EXPECT_EQ(rm_join(program.run(), &config, tensors.data(), 1), RM_INVALID);
+  EXPECT_THAT(rm_error(program.run()), HasSubstr("rm_config.device: must be"));
+  config.device = RM_DEVICE_CUDA;
+  config.device_ordinal = -1;
+  EXPECT_EQ(rm_join(program.run(), &config, tensors.data(), 1), RM_INVALID);
+  EXPECT_THAT(rm_error(program.run()), HasSubstr("rm_config.device_ordinal: must be at least 0 (got -1)"));
+  config.device_ordinal = 0;
+  ::unsetenv("RINGMASTER_DEVICE_PLUGIN");
+  EXPECT_EQ(rm_join(program.run(), &config, tensors.data(), 1), RM_FAILED);
+  EXPECT_THAT(rm_error(program.run()),
+              HasSubstr("gradients on a GPU cannot be summed: " RINGMASTER_LIBRARY_FOLDER
+                        "/libringmaster_cuda.so does not exist"));
+  EXPECT_EQ(rm_exit_code(program.run()), 74) << "another node may have one";
+}
+
 TEST(CApi, SamplesOfAnEpochAreAPermutation) {
   constexpr int64_t kSamples = 103;
   constexpr int64_t kPerStep = 16;

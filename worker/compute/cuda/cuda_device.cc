@@ -31,8 +31,6 @@
 namespace ringmaster::cuda {
 namespace {
 
-constexpr int kDevice = 0;  // the first GPU in CUDA_VISIBLE_DEVICES
-
 template <class T>
 int64_t Bytes(std::span<T> span) {
   return static_cast<int64_t>(span.size_bytes());
@@ -68,10 +66,16 @@ class CudaDevice final : public device::Device {
     for (OwnedStream* stream : {&compute_, &to_host_, &to_device_}) {
       RM_ASSIGN(*stream, OwnedStream::Create());
     }
-    for (Event* event : {&final_, &to_host_done_, &to_device_done_, &reduced_, &sync_point_}) {
+    for (Event* event :
+         {&final_, &to_host_done_, &to_device_done_, &reduced_, &sync_point_, &foreign_, &enqueued_}) {
       RM_ASSIGN(*event, Event::Create());
     }
     RM_ASSIGN(collectives_, cuda::Collectives::Create(properties_, transport));
+    return Ok();
+  }
+
+  // What models and optimizers need: a program that only sums gradients does without.
+  Status StartModels() {
     RM_ASSIGN(gemm_, Gemm::Create({.cache_folder = CacheFolder()}));
     RM_ASSIGN(attention_, Attention::Create({.cache_folder = CacheFolder()}, properties_));
     RM_ASSIGN(adamw_, Buffer<kernels::AdamWPair>::Create(1));
@@ -127,12 +131,31 @@ class CudaDevice final : public device::Device {
     return Ok();
   }
 
+  Status Copy(std::span<const std::byte> from, std::span<std::byte> to) override {
+    CHECK(from.size() == to.size());
+    if (from.data() != to.data()) cuda::CopyOnDevice(compute_.get(), to.data(), from.data(), Bytes(from));
+    return Ok();
+  }
+
+  Status BindThread() override { return UseDevice(properties_.index); }
+  Status WaitForStream(device::ForeignStream stream) override {
+    foreign_.Record(static_cast<Stream>(stream));
+    foreign_.Block(compute_.get());
+    return Ok();
+  }
+  Status LetStreamWait(device::ForeignStream stream) override {
+    enqueued_.Record(compute_.get());
+    enqueued_.Block(static_cast<Stream>(stream));
+    return Ok();
+  }
+
   Status Accumulate(std::span<const float> gradients, std::span<const int32_t> exponents, int quantum_bits,
                     bool overwrite, std::span<int32_t> sums, std::span<int32_t> maxima) override {
     const int limbs = numerics::LimbsOf(sums.size(), exponents.size());
-    CHECK(gradients.size() == exponents.size() * engine::kBlock && maxima.size() == exponents.size());
-    kernels::Accumulate(compute_.get(), Blocks(exponents), gradients.data(), exponents.data(), quantum_bits,
-                        limbs, overwrite, sums.data(), maxima.data());
+    CHECK(gradients.size() <= exponents.size() * engine::kBlock && maxima.size() == exponents.size());
+    kernels::Accumulate(compute_.get(), Blocks(exponents), gradients.data(),
+                        static_cast<int64_t>(gradients.size()), exponents.data(), quantum_bits, limbs,
+                        overwrite, sums.data(), maxima.data());
     return Ok();
   }
 
@@ -146,9 +169,11 @@ class CudaDevice final : public device::Device {
   }
 
   Status Add(std::span<const float> gradients, bool overwrite, std::span<float> sums) override {
-    CHECK(gradients.size() == sums.size());
-    kernels::AddFloats(compute_.get(), static_cast<int64_t>(sums.size()), gradients.data(), overwrite,
+    CHECK(gradients.size() <= sums.size());
+    kernels::AddFloats(compute_.get(), static_cast<int64_t>(gradients.size()), gradients.data(), overwrite,
                        sums.data());
+    const std::span<float> missing = sums.subspan(gradients.size());
+    if (overwrite) cuda::FillZero(compute_.get(), missing.data(), Bytes(missing));
     return Ok();
   }
 
@@ -292,7 +317,7 @@ class CudaDevice final : public device::Device {
   // Called by the communication thread. Its first call binds that thread to the device.
   Result<const Event*> FindEvent(device::Event event) {
     if (communication_thread_ != std::this_thread::get_id()) {
-      RM_TRY(BindDevice(kDevice));
+      RM_TRY(BindThread());
       communication_thread_ = std::this_thread::get_id();
     }
     const MutexLock lock(mutex_);
@@ -339,6 +364,8 @@ class CudaDevice final : public device::Device {
   Event to_device_done_;
   Event reduced_;
   Event sync_point_;
+  Event foreign_;   // the work of another stream, for which this one waits
+  Event enqueued_;  // and the reverse
   std::unique_ptr<Gemm> gemm_;
   std::unique_ptr<Attention> attention_;
   std::string allocations_;  // earlier allocations for TooSmall, in MiB: "params 474.7 + "
@@ -359,19 +386,30 @@ class CudaDevice final : public device::Device {
 
 }  // namespace
 
-Result<std::string> ProbeDevice() {
+Result<std::string> ProbeDevice(int index) {
   RM_ASSIGN(const std::vector<DeviceProperties> devices, ListDevices());
   if (devices.empty())
     return Error{Code::kUnavailable,
                  "this process sees no GPU (CUDA_VISIBLE_DEVICES, or the container got none)"};
-  return Describe(devices.front());
+  if (index < 0 || index >= static_cast<int>(devices.size()))
+    return Error{Code::kUnavailable,
+                 fmt::format("this process sees {} GPUs, and none of number {}", devices.size(), index)};
+  return Describe(devices[static_cast<size_t>(index)]);
 }
 
 Result<std::unique_ptr<device::Device>> CreateDevice(std::string_view transport) {
-  RM_ASSIGN(DeviceProperties properties, BindDevice(kDevice));
+  RM_ASSIGN(DeviceProperties properties, BindDevice(0));
   auto created = std::make_unique<CudaDevice>(std::move(properties));
   RM_TRY(created->Start(transport));
+  RM_TRY(created->StartModels());
   return std::unique_ptr<device::Device>(std::move(created));
+}
+
+Result<std::unique_ptr<device::GradientDevice>> CreateGradientDevice(std::string_view transport, int index) {
+  RM_ASSIGN(DeviceProperties properties, BindDevice(index));
+  auto created = std::make_unique<CudaDevice>(std::move(properties));
+  RM_TRY(created->Start(transport));
+  return std::unique_ptr<device::GradientDevice>(std::move(created));
 }
 
 }  // namespace ringmaster::cuda

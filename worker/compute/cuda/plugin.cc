@@ -9,6 +9,7 @@ ringmaster_device_plugin() {
   static const ringmaster::device::Plugin kPlugin = {
       .probe = ringmaster::cuda::ProbeDevice,
       .create = ringmaster::cuda::CreateDevice,
+      .create_gradient_device = ringmaster::cuda::CreateGradientDevice,
   };
   return &kPlugin;
 }

@@ -5,16 +5,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <new>
 #include <thread>
 #include <vector>
 
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "worker/compute/device/host_gradient_device.h"
 #include "worker/compute/engine/kernels/isa.h"
 #include "worker/compute/engine/kernels/matmul_bf16.h"
-#include "worker/compute/numerics/exact.h"
 
 namespace ringmaster::device {
 namespace {
@@ -22,12 +21,10 @@ namespace {
 // Below this, starting a thread costs more than it saves.
 constexpr size_t kMinChunksPerThread = 64;
 
-class HostDevice final : public Device {
+class HostDevice final : public HostGradientDevice<Device> {
  public:
   explicit HostDevice(int threads) : threads_(threads) {}
 
-  std::string Kind() const override { return "cpu"; }
-  bool OnHost() const override { return true; }
   std::string Description() const override { return fmt::format("cpu, {} threads", threads_); }
   // Instruction sets give other last bits. fp32 products and kernels of AVX512_BF16 and AMX are those of
   // AVX-512.
@@ -52,62 +49,6 @@ class HostDevice final : public Device {
           engine::kernels::IsaName(engine::kernels::UsedIsa()));
     precision_ = config.precision;
     return engine::CreateModel(config);
-  }
-
-  Result<std::span<std::byte>> Allocate(size_t bytes, std::string_view label) override {
-    try {
-      return std::span(memory_.emplace_back(bytes));
-    } catch (const std::bad_alloc&) {
-      return Error{Code::kExhausted, fmt::format("{}: cannot allocate {:.1f} MiB of memory", label,
-                                                 static_cast<double>(bytes) / (1 << 20))};
-    }
-  }
-
-  Result<std::span<std::byte>> AllocateMirror(std::span<std::byte> host,
-                                              std::string_view /*label*/) override {
-    return host;
-  }
-
-  Status Upload(std::span<const std::byte> host, std::span<std::byte> memory) override {
-    CHECK(host.size() == memory.size());
-    if (host.data() != memory.data()) std::ranges::copy(host, memory.begin());
-    return Ok();
-  }
-  Status Download(std::span<const std::byte> memory, std::span<std::byte> host) override {
-    return Upload(memory, host);
-  }
-
-  Status Accumulate(std::span<const float> gradients, std::span<const int32_t> exponents, int quantum_bits,
-                    bool overwrite, std::span<int32_t> sums, std::span<int32_t> maxima) override {
-    numerics::Accumulate(gradients, exponents, quantum_bits, overwrite, sums, maxima);
-    return Ok();
-  }
-
-  Status Decode(std::span<const int32_t> sums, std::span<const int32_t> exponents, int quantum_bits,
-                double scale, std::span<float> out) override {
-    numerics::Decode(sums, exponents, quantum_bits, scale, out);
-    return Ok();
-  }
-
-  Status Add(std::span<const float> gradients, bool overwrite, std::span<float> sums) override {
-    CHECK(gradients.size() == sums.size());
-    if (overwrite) {
-      std::ranges::copy(gradients, sums.begin());
-    } else {
-      for (size_t i = 0; i < sums.size(); ++i) sums[i] += gradients[i];
-    }
-    return Ok();
-  }
-
-  Status Scale(std::span<const float> sums, float factor, std::span<float> out) override {
-    CHECK(out.size() == sums.size());
-    for (size_t i = 0; i < out.size(); ++i) out[i] = sums[i] * factor;
-    return Ok();
-  }
-
-  Status Norm(std::span<const float> values, std::span<double> norm) override {
-    norm[0] = numerics::Norm(values);
-    return Ok();
   }
 
   Status Update(const optimizer::Config& config, const optimizer::StepScalars& scalars,
@@ -140,31 +81,9 @@ class HostDevice final : public Device {
     return Ok();
   }
 
-  Status Sync() override { return Ok(); }
-  Status RecordSyncPoint() override { return Ok(); }
-  Status WaitForSyncPoint() override { return Ok(); }
-
-  Result<Event> RecordEvent() override { return Event{0}; }
-  Result<Event> CopyToHost(std::span<const std::byte> /*memory*/, std::span<std::byte> /*host*/) override {
-    return Event{0};
-  }
-  Status SyncEvent(Event /*event*/) override { return Ok(); }
-  Status CopyToDevice(std::span<const std::byte> /*host*/, std::span<std::byte> /*memory*/) override {
-    return Ok();
-  }
-  Status CollectivesWaitEvent(Event /*event*/) override { return Ok(); }
-  Status JoinStreams() override { return Ok(); }
-
-  Result<std::unique_ptr<fabric::AsyncCommunicator>> Collectives(
-      fabric::Communicator* /*host*/, const std::atomic<bool>* /*cancel*/) override {
-    return std::unique_ptr<fabric::AsyncCommunicator>();
-  }
-  std::string CollectivesTransport() override { return ""; }
-
  private:
   const int threads_;
   engine::Precision precision_ = engine::Precision::kFp32;  // of the model
-  std::vector<std::vector<std::byte>> memory_;
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <link.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -38,19 +39,32 @@ Result<const Plugin*> Load(const std::string& path) {
   return plugin;
 }
 
+// Returns the folder of the shared library that has this code, or that of the program.
+std::filesystem::path Folder() {
+  Dl_info info{};
+  link_map* map = nullptr;
+  std::error_code error;
+  if (::dladdr1(reinterpret_cast<const void*>(&PluginPath), &info, reinterpret_cast<void**>(&map),
+                RTLD_DL_LINKMAP) != 0 &&
+      map != nullptr && *map->l_name != '\0') {  // the name of the program itself is empty
+    const std::filesystem::path library = std::filesystem::canonical(map->l_name, error);
+    if (!error) return library.parent_path();
+  }
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  return error ? std::filesystem::path(".") : program.parent_path();
+}
+
 }  // namespace
 
 std::string PluginPath() {
   if (const char* const path = std::getenv("RINGMASTER_DEVICE_PLUGIN"); path != nullptr && *path != '\0')
     return path;
-  std::error_code error;
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  return (error ? std::filesystem::path(".") : self.parent_path()) / "libringmaster_cuda.so";
+  return Folder() / "libringmaster_cuda.so";
 }
 
-Result<FoundPlugin> FindPlugin() {
+Result<FoundPlugin> FindPlugin(int index) {
   RM_ASSIGN(const Plugin* const plugin, Load(PluginPath()));
-  RM_ASSIGN(std::string device, plugin->probe());
+  RM_ASSIGN(std::string device, plugin->probe(index));
   return FoundPlugin{plugin, std::move(device)};
 }
 

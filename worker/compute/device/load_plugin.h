@@ -10,7 +10,8 @@
 
 namespace ringmaster::device {
 
-// RINGMASTER_DEVICE_PLUGIN, or libringmaster_cuda.so next to this program.
+// RINGMASTER_DEVICE_PLUGIN, or libringmaster_cuda.so next to this program; next to libringmaster.so, if this
+// code is a part of it.
 std::string PluginPath();
 
 struct FoundPlugin {
@@ -18,8 +19,8 @@ struct FoundPlugin {
   std::string device;  // the GPU it uses: "NVIDIA H200, 139.8 GiB"
 };
 // Errors: kUnavailable with the reason when there is no plugin, the plugin comes from another build, or this
-// process sees no GPU. A loaded plugin stays loaded until the process exits.
-Result<FoundPlugin> FindPlugin();
+// process sees no GPU of number `index`. A loaded plugin stays loaded until the process exits.
+Result<FoundPlugin> FindPlugin(int index = 0);
 
 // The device that `training.device: auto` selects on this machine: "cuda: NVIDIA H200", "cpu (no GPU: ...)".
 std::string DescribeAutoDevice();

@@ -17,7 +17,7 @@ namespace ringmaster::device {
 
 // Increment with every change of a type that crosses the interface: Plugin, Device, engine::Model,
 // Communicator.
-inline constexpr uint32_t kPluginInterface = 5;
+inline constexpr uint32_t kPluginInterface = 6;
 
 // The build that includes this header: compiler and version of Ringmaster.
 inline constexpr const char* kPluginBuild = __VERSION__ " " RINGMASTER_VERSION;
@@ -26,11 +26,13 @@ struct Plugin {
   uint32_t interface = kPluginInterface;  // stays the first member in every version
   const char* build = kPluginBuild;
 
-  // Returns the GPU that `create` uses, for people: "NVIDIA H200, 139.8 GiB". Errors: kUnavailable with the
-  // reason when this process sees no usable GPU.
-  Result<std::string> (*probe)() = nullptr;
+  // Returns a GPU, for people: "NVIDIA H200, 139.8 GiB"; `create` uses GPU 0. Errors: kUnavailable with the
+  // reason when this process sees no usable GPU of this number.
+  Result<std::string> (*probe)(int index) = nullptr;
   // `transport` is Options::transport.
   Result<std::unique_ptr<Device>> (*create)(std::string_view transport) = nullptr;
+  Result<std::unique_ptr<GradientDevice>> (*create_gradient_device)(std::string_view transport,
+                                                                    int index) = nullptr;
 };
 
 // The plugin exports this function as `ringmaster_device_plugin`. Its result is never freed.

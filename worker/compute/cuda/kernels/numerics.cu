@@ -52,9 +52,21 @@ __device__ __forceinline__ void AddLimb(bool overwrite, int32_t* sums, float (&v
   for (int j = 0; j < kQuad; ++j) values[j] = __fsub_rn(values[j], rintf(values[j]));
 }
 
+// Loads four gradients from index `at`; those from `count` on are zero. `aligned`: to sixteen bytes.
+__device__ __forceinline__ void LoadGradients(const float* grads, int64_t at, int64_t count, bool aligned,
+                                              float (&to)[kQuad]) {
+  if (aligned && at + kQuad <= count) {
+    Load(grads + at, to);
+    return;
+  }
+  RM_UNROLL
+  for (int j = 0; j < kQuad; ++j) to[j] = at + j < count ? grads[at + j] : 0.0f;
+}
+
 template <int kLimbs>
-__global__ void AccumulateKernel(int64_t blocks, const float* grads, const int32_t* exponents,
-                                 int quantum_bits, bool overwrite, int32_t* sums, int32_t* maxima) {
+__global__ void AccumulateKernel(int64_t blocks, const float* grads, int64_t count, bool aligned,
+                                 const int32_t* exponents, int quantum_bits, bool overwrite, int32_t* sums,
+                                 int32_t* maxima) {
   const int64_t block = static_cast<int64_t>(blockIdx.x) * kBlockWarps + threadIdx.y;
   if (block >= blocks) return;
   const int64_t first = block * kBlock + static_cast<int>(threadIdx.x) * kQuad;
@@ -62,7 +74,7 @@ __global__ void AccumulateKernel(int64_t blocks, const float* grads, const int32
   uint32_t magnitude = 0;
   RM_UNROLL
   for (int q = 0; q < kQuads; ++q) {
-    Load(grads + first + q * kWarp * kQuad, v[q]);
+    LoadGradients(grads, first + q * kWarp * kQuad, count, aligned, v[q]);
     RM_UNROLL
     for (int j = 0; j < kQuad; ++j) {
       const uint32_t bits = __float_as_uint(v[q][j]) & 0x7fffffffU;
@@ -200,17 +212,28 @@ struct ScaleBy {
 
 }  // namespace
 
-void Accumulate(Stream stream, int64_t blocks, const float* grads, const int32_t* exponents, int quantum_bits,
-                int limbs, bool overwrite, int32_t* sums, int32_t* maxima) {
+void Accumulate(Stream stream, int64_t blocks, const float* grads, int64_t count, const int32_t* exponents,
+                int quantum_bits, int limbs, bool overwrite, int32_t* sums, int32_t* maxima) {
   Launch(limbs == 1 ? AccumulateKernel<1> : AccumulateKernel<2>, Cover(blocks, kBlockWarps),
-         dim3(kWarp, kBlockWarps), 0, stream, blocks, grads, exponents, quantum_bits, overwrite, sums,
-         maxima);
+         dim3(kWarp, kBlockWarps), 0, stream, blocks, grads, count, Aligned(0, grads), exponents,
+         quantum_bits, overwrite, sums, maxima);
 }
 
 void Decode(Stream stream, int64_t blocks, const int32_t* sums, const int32_t* exponents, int quantum_bits,
             int limbs, double scale, float* out) {
-  Launch(limbs == 1 ? DecodeKernel<1> : DecodeKernel<2>, Cover(blocks, kBlockWarps), dim3(kWarp, kBlockWarps),
-         0, stream, blocks, sums, exponents, quantum_bits, scale, out);
+  const auto decode = [&](int64_t begin, int64_t end) {
+    Launch(limbs == 1 ? DecodeKernel<1> : DecodeKernel<2>, Cover(end - begin, kBlockWarps),
+           dim3(kWarp, kBlockWarps), 0, stream, end - begin, sums + begin * limbs * kBlock, exponents + begin,
+           quantum_bits, scale, out + begin * kBlock);
+  };
+  if (limbs == 1 || static_cast<const void*>(out) != sums) {
+    decode(0, blocks);
+    return;
+  }
+  // With two limbs, block b is written where block b / 2 was read. So the blocks [n, 2 n) are decoded after
+  // those before them, and write nothing that they read. In block 0 a thread writes where only it reads.
+  decode(0, blocks < 1 ? blocks : 1);
+  for (int64_t n = 1; n < blocks; n *= 2) decode(n, 2 * n < blocks ? 2 * n : blocks);
 }
 
 int64_t NormScratch(int64_t count) { return (count + kBlock - 1) / kBlock; }

@@ -2,8 +2,8 @@
 
 // The exact numerics of worker/compute/numerics/exact.h on device memory, with the same bits.
 //
-// Shapes: grads, out (blocks * engine::kBlock); sums (blocks, limbs, engine::kBlock); exponents, maxima
-// (blocks). REQUIRES: exponents are valid; limbs is 1 or 2.
+// Shapes: out (blocks * engine::kBlock); sums (blocks, limbs, engine::kBlock); exponents, maxima (blocks).
+// REQUIRES: exponents are valid; limbs is 1 or 2.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,12 @@
 
 namespace ringmaster::cuda::kernels {
 
-// numerics::Accumulate.
-void Accumulate(Stream stream, int64_t blocks, const float* grads, const int32_t* exponents, int quantum_bits,
-                int limbs, bool overwrite, int32_t* sums, int32_t* maxima);
+// numerics::Accumulate of `count` gradients, followed by zeros up to the end of the last block. `grads` may
+// have any alignment of a float.
+void Accumulate(Stream stream, int64_t blocks, const float* grads, int64_t count, const int32_t* exponents,
+                int quantum_bits, int limbs, bool overwrite, int32_t* sums, int32_t* maxima);
 
-// numerics::Decode; out may be the memory of sums with one limb.
+// numerics::Decode; out may be the front of the memory of sums.
 void Decode(Stream stream, int64_t blocks, const int32_t* sums, const int32_t* exponents, int quantum_bits,
             int limbs, double scale, float* out);
 

@@ -36,6 +36,9 @@ Result<std::vector<DeviceProperties>> ListDevices();
 // or allocates calls this first. Errors: kInvalid when this build has no code for the architecture.
 Result<DeviceProperties> BindDevice(int index);
 
+// Does the same for a GPU that BindDevice has accepted, and takes less than a microsecond.
+Status UseDevice(int index);
+
 // Returns the memory of the calling thread's device.
 Result<DeviceMemory> GetDeviceMemory();
 

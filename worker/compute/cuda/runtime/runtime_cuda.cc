@@ -244,6 +244,10 @@ Result<DeviceProperties> BindDevice(int index) {
   return device;
 }
 
+Status UseDevice(int index) {
+  return CheckWork(cudaSetDevice(index), fmt::format("selecting GPU {}", index));
+}
+
 Result<DeviceMemory> GetDeviceMemory() {
   size_t free_bytes = 0;
   size_t total_bytes = 0;
