@@ -17,6 +17,7 @@ OK, REPEAT, SKIP, INVALID, FAILED = range(5)  # rm_status
 NUMERICS = {"exact": 0, "exact64": 1, "fast": 2}  # rm_numerics
 EVENT_STEP, EVENT_DESCRIBE, EVENT_LOAD, EVENT_END = range(1, 5)  # rm_event_kind
 NOT_IN_NORM = 1  # rm_tensor.flags
+DEVICE_HOST, DEVICE_CUDA = range(2)  # rm_device
 PARAMETER = 1  # rm_array.flags
 
 
@@ -42,6 +43,9 @@ class Config(ctypes.Structure):
         ("checkpoint_folder", ctypes.c_char_p),
         ("checkpoint_every_steps", ctypes.c_int64),
         ("checkpoint_keep", ctypes.c_int32),
+        ("reserved", ctypes.c_int32),
+        ("device", ctypes.c_int32),
+        ("device_ordinal", ctypes.c_int32),
     ]
 
 
@@ -89,6 +93,7 @@ _SIGNATURES = {
     "rm_exit_code": (ctypes.c_int32, [_RUN]),
     "rm_has_agent": (ctypes.c_int32, [_RUN]),
     "rm_join": (ctypes.c_int, [_RUN, ctypes.POINTER(Config), ctypes.POINTER(Tensor), ctypes.c_int32]),
+    "rm_set_stream": (ctypes.c_int, [_RUN, ctypes.c_void_p]),
     "rm_fail": (ctypes.c_int, [_RUN, ctypes.c_char_p]),
     "rm_next": (ctypes.c_int, [_RUN, ctypes.POINTER(Event)]),
     "rm_describe": (
@@ -122,6 +127,7 @@ _SIGNATURES = {
 }
 
 _library: Optional[ctypes.CDLL] = None
+_path: Optional[pathlib.Path] = None  # of _library
 
 
 def candidates() -> List[pathlib.Path]:
@@ -139,7 +145,7 @@ def candidates() -> List[pathlib.Path]:
 
 def library() -> ctypes.CDLL:
     """Loads libringmaster.so once. Errors: it is nowhere, cannot be loaded, or has another ABI version."""
-    global _library
+    global _library, _path
     if _library is not None:
         return _library
     paths = candidates()
@@ -164,8 +170,18 @@ def library() -> ctypes.CDLL:
                 )
     except (OSError, AttributeError) as error:
         raise Error(f"{path} cannot be used: {error}") from error
-    _library = loaded
+    _library, _path = loaded, path
     return loaded
+
+
+def plugin() -> pathlib.Path:
+    """Returns where the library finds the plugin that sums gradients on a GPU, whether or not the file exists."""
+    library()
+    chosen = os.environ.get("RINGMASTER_DEVICE_PLUGIN")
+    if chosen:
+        return pathlib.Path(chosen)
+    assert _path is not None
+    return _path.resolve().parent / "libringmaster_cuda.so"
 
 
 def samples(
@@ -253,6 +269,10 @@ class Handle:
             *[Tensor(name.encode(), elements, flags) for name, elements, flags in tensors]
         )
         self._check(self._library.rm_join(self._handle(), ctypes.byref(config), described, len(tensors)))
+
+    def set_stream(self, stream: int) -> None:
+        """Sets the CUDA stream, as an address, that computes gradients and uses their means. REQUIRES: joined."""
+        self._check(self._library.rm_set_stream(self._handle(), stream))
 
     def fail(self, message: str) -> None:
         """Ends the job with this message. The process should then end with exit_code()."""

@@ -160,7 +160,7 @@ class Step:
                 run._restore()
                 self.micro_batch = None
             if (
-                self._add(run._size_tensor, ctypes.addressof(run._size_bits))
+                run._add_floats(self, run._size_tensor, run._size_bits)
                 and run._native.end_micro_batch(self._micro_batch_loss or 0.0) == _native.REPEAT
             ):
                 self._interrupted = True
@@ -397,6 +397,20 @@ class Run(abc.ABC, Generic[StepT]):
     ) -> _data.Source:
         """Returns the source of samples that `data` is."""
 
+    def _gpu(self) -> Optional[int]:
+        """Returns the number of the GPU whose memory has the gradients; None: the host's memory has them."""
+        return None
+
+    def _add_floats(self, step: Step, tensor: int, values: "ctypes.Array[ctypes.c_float]") -> bool:
+        """Adds values of the host's memory to the sums. Returns False if the step was interrupted."""
+        return step._add(tensor, ctypes.addressof(values))
+
+    def _mean_floats(self, tensor: int, elements: int) -> List[float]:
+        """Returns the mean of a small tensor over the micro-batches. REQUIRES: the step is reduced."""
+        means = (ctypes.c_float * elements)()
+        self._native.gradient(tensor, ctypes.addressof(means))
+        return list(means)
+
     def _begin_step(self, step: StepT) -> None:
         """Prepares an attempt at a step."""
 
@@ -442,6 +456,7 @@ class Run(abc.ABC, Generic[StepT]):
         tensors = [*tensors, Tensor(_SIZE, _SIZE_BITS, in_norm=False)]
         settings = self.settings
         folder = settings.checkpoint_folder
+        gpu = self._gpu()
         fingerprint = "".join(f"{name}: {value}\n" for name, value in self._fingerprint().items())
         config = _native.Config(
             steps=total,
@@ -455,6 +470,8 @@ class Run(abc.ABC, Generic[StepT]):
             checkpoint_folder=None if folder is None else os.fsencode(folder),
             checkpoint_every_steps=-1 if settings.checkpoint_every is None else settings.checkpoint_every,
             checkpoint_keep=settings.checkpoint_keep or 0,
+            device=_native.DEVICE_HOST if gpu is None else _native.DEVICE_CUDA,
+            device_ordinal=gpu or 0,
         )
         self._native.join(
             config, [(t.name, t.elements, 0 if t.in_norm else _native.NOT_IN_NORM) for t in tensors]
@@ -505,8 +522,7 @@ class Run(abc.ABC, Generic[StepT]):
 
     def _check_equal_sizes(self) -> None:
         """Checks that all workers have a dataset of the same size. REQUIRES: the step is reduced."""
-        means = (ctypes.c_float * _SIZE_BITS)()
-        self._native.gradient(self._size_tensor, ctypes.addressof(means))
+        means = self._mean_floats(self._size_tensor, _SIZE_BITS)
         tolerance = 0.25 / self.settings.micro_batches  # sums of floats are rounded
         if any(abs(mean - bit) > tolerance for mean, bit in zip(means, self._size_bits)):
             here = "an unknown size" if self._dataset_size is None else f"{self._dataset_size} samples"

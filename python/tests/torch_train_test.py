@@ -6,10 +6,14 @@ import copy
 import functools
 import gc
 import io
+import os
+import pathlib
 import random
+import types
 import unittest
 import warnings
 from contextlib import redirect_stderr
+from unittest import mock
 
 from training import Case, interruptions
 
@@ -19,6 +23,7 @@ from torch.nn.functional import cross_entropy
 
 import ringmaster.torch as rm
 from ringmaster import _native
+from ringmaster.torch import _tensors
 from ringmaster.torch._buffers import Buffers
 
 SAMPLES = 96
@@ -600,6 +605,45 @@ class Mistakes(Case):
         self.assertEqual(caught.exception.code, 64)
         self.assertIn("is not finite", printed.getvalue())
         self.assertIsInstance(caught.exception, SystemExit)
+
+
+class MemoryOfSums(Case):
+    """Where gradients are summed, by the devices of the parameters. No machine here has a GPU, so these only name one."""
+
+    def choose(self, *devices, plugin=__file__, current=0):
+        parameters = {f"p{i}": types.SimpleNamespace(device=torch.device(name)) for i, name in enumerate(devices)}
+        with (
+            mock.patch.object(_native, "plugin", lambda: pathlib.Path(plugin)),
+            mock.patch.object(torch.cuda, "current_device", lambda: current),
+        ):
+            return _tensors.memory_of_sums(parameters)
+
+    def test_is_that_of_the_parameters(self):
+        self.assertEqual(self.choose("cpu", "cpu"), torch.device("cpu"))
+        self.assertEqual(self.choose("cuda:0", "cuda:0"), torch.device("cuda:0"))
+        self.assertEqual(self.choose("cuda:1", current=1), torch.device("cuda:1"))
+
+    def test_is_the_cpu_for_several_gpus_and_other_devices(self):
+        self.assertEqual(self.choose("cuda:0", "cuda:1"), torch.device("cpu"))
+        self.assertEqual(self.choose("mps"), torch.device("cpu"))
+
+    def test_plugin_is_next_to_the_library(self):
+        with mock.patch.dict(os.environ):
+            os.environ.pop("RINGMASTER_DEVICE_PLUGIN", None)
+            library = pathlib.Path(_native.library()._name).resolve()
+            self.assertEqual(_native.plugin(), library.parent / "libringmaster_cuda.so")
+            os.environ["RINGMASTER_DEVICE_PLUGIN"] = "/elsewhere/x.so"
+            self.assertEqual(_native.plugin(), pathlib.Path("/elsewhere/x.so"))
+
+    def test_is_the_cpu_without_the_plugin(self):
+        with self.assertWarnsRegex(UserWarning, "/nowhere/x.so does not exist, so gradients are copied to the CPU"):
+            self.assertEqual(self.choose("cuda:0", plugin="/nowhere/x.so"), torch.device("cpu"))
+
+    def test_cannot_be_of_two_kinds(self):
+        self.fails("p1 is on cuda:0, and p0 on the CPU", self.choose, "cpu", "cuda:0")
+
+    def test_is_of_the_current_device(self):
+        self.fails("call torch.cuda.set_device(1) before run.steps(...)", self.choose, "cuda:1")
 
 
 if __name__ == "__main__":

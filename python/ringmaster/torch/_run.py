@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import warnings
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
@@ -67,7 +68,8 @@ class Run(_run.Run[Step]):
         # Shapes below: one element per trained parameter, in the order in which backward finishes them.
         self._parameters: List[torch.nn.Parameter] = []
         self._names: List[str] = []
-        self._gradients: List[Optional[torch.Tensor]] = []  # float32 on the CPU, (elements)
+        self._memory = torch.device("cpu")  # where gradients are summed
+        self._gradients: List[Optional[torch.Tensor]] = []  # float32 in self._memory, (elements)
         self._direct: List[
             Optional[bool]
         ] = []  # whether its gradient arrives once per backward; None: unknown so far
@@ -168,6 +170,7 @@ class Run(_run.Run[Step]):
         count = len(self._parameters)
         if count == 0:
             return []
+        self._memory = _tensors.memory_of_sums(dict(trained))
         self._gradients = [None] * count
         self._direct = [None] * count
         self._arrivals = [0] * count
@@ -204,6 +207,9 @@ class Run(_run.Run[Step]):
             else:
                 text += f" {device.type}"
         return f"{text} matmul {torch.get_float32_matmul_precision()}"
+
+    def _gpu(self) -> Optional[int]:
+        return self._memory.index if self._memory.type == "cuda" else None
 
     def _describe(self, encoder: _state.Encoder) -> Any:
         return {name: _objects.describe(name, value, encoder) for name, value in self._objects.items()}
@@ -332,15 +338,37 @@ class Run(_run.Run[Step]):
                 f"the gradient of {self._names[i]} is sparse ({gradient.layout}), and the sums are dense: create the layer with "
                 "sparse=False"
             )
-        values = gradient.detach().to("cpu", torch.float32)
+        values = gradient.detach().to(self._memory, torch.float32)
         if self._inverse_scale != 1.0:
             values = values * self._inverse_scale
         self._add_values(i, values)
 
     def _add_values(self, tensor: int, values: torch.Tensor) -> None:
         assert self._step is not None
-        held = values.to("cpu").contiguous()
+        held = values.to(self._memory).contiguous()
+        self._set_stream()
+        # The stream runs what it gets later after the sums have read `held`, so the memory may be used again.
         self._step._add(tensor, held.data_ptr())
+
+    def _add_floats(self, step: _run.Step, tensor: int, values: "ctypes.Array[ctypes.c_float]") -> bool:
+        if self._memory.type == "cpu":
+            return super()._add_floats(step, tensor, values)
+        self._add_values(tensor, torch.tensor(list(values)))
+        return not step._interrupted
+
+    def _mean_floats(self, tensor: int, elements: int) -> List[float]:
+        values: List[float] = self._mean_in(torch.empty(elements, device=self._memory), tensor).tolist()
+        return values
+
+    def _set_stream(self) -> None:
+        if self._memory.type == "cuda":
+            self._native.set_stream(torch.cuda.current_stream(self._memory).cuda_stream)
+
+    def _mean_in(self, values: torch.Tensor, tensor: int) -> torch.Tensor:
+        """Writes the mean over the micro-batches to `values`, float32 (elements) in self._memory."""
+        self._set_stream()
+        self._native.gradient(tensor, values.data_ptr())
+        return values
 
     def _end_micro_batch(self, step: Step) -> None:
         for (name, value), version in zip(self._fixed, self._versions):
@@ -369,18 +397,15 @@ class Run(_run.Run[Step]):
 
     def _mean(self, tensor: int) -> torch.Tensor:
         """Returns the mean over the micro-batches, float32 (elements) on the CPU."""
-        values = torch.empty(self._elements[tensor])
-        self._native.gradient(tensor, values.data_ptr())
-        return values
+        return self._mean_in(torch.empty(self._elements[tensor], device=self._memory), tensor).cpu()
 
     def _gradient(self, i: int) -> torch.Tensor:
         parameter = self._parameters[i]
         values = self._gradients[i]
         if values is None:
-            values = self._gradients[i] = torch.empty(parameter.numel())
-        self._native.gradient(i, values.data_ptr())
-        values = values.view(parameter.shape)
-        if parameter.dtype == torch.float32 and parameter.device.type == "cpu" and parameter.is_contiguous():
+            values = self._gradients[i] = torch.empty(parameter.numel(), device=self._memory)
+        values = self._mean_in(values, i).view(parameter.shape)
+        if parameter.dtype == torch.float32 and parameter.device == self._memory and parameter.is_contiguous():
             return values
         return torch.empty_like(parameter, requires_grad=False).copy_(values)
 

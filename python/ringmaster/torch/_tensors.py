@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Optional
+import warnings
+from typing import Any, Dict, Mapping, Optional
 
 import torch
 
+from .. import _native
 from .._errors import Error
 from .._state import Array, numpy_as_array, numpy_from_array
 
@@ -17,6 +19,34 @@ TYPES = {
     torch.float8_e4m3fn: "F8_E4M3", torch.float8_e5m2: "F8_E5M2", torch.uint16: "U16", torch.uint32: "U32", torch.uint64: "U64",
 }  # fmt: skip
 DTYPES = {name: dtype for dtype, name in TYPES.items()}
+
+
+def memory_of_sums(parameters: Mapping[str, torch.Tensor]) -> torch.device:
+    """Returns where the gradients of the parameters, by name, are summed: on their GPU if they are all on one, else on the CPU."""
+    places: Dict[torch.device, str] = {}
+    for name, parameter in parameters.items():
+        places.setdefault(parameter.device, name)
+    gpus = [device for device in places if device.type == "cuda"]
+    cpu = torch.device("cpu")
+    if gpus and cpu in places:
+        raise Error(
+            f"{places[gpus[0]]} is on {gpus[0]}, and {places[cpu]} on the CPU: gradients are summed in one kind of memory, so "
+            "move all trained parameters to one device"
+        )
+    if len(places) != 1 or not gpus:
+        return cpu
+    plugin = _native.plugin()
+    if not plugin.exists():
+        warnings.warn(
+            f"ringmaster: {plugin} does not exist, so gradients are copied to the CPU and summed there", stacklevel=2
+        )
+        return cpu
+    if torch.cuda.current_device() != gpus[0].index:
+        raise Error(
+            f"the parameters are on {gpus[0]}, and the current device is cuda:{torch.cuda.current_device()}: call "
+            f"torch.cuda.set_device({gpus[0].index}) before run.steps(...)"
+        )
+    return gpus[0]
 
 
 def as_array(value: Any) -> Optional[Array]:

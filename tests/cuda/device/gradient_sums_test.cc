@@ -6,12 +6,14 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <vector>
 
 #include "tests/cuda/runtime/faults.h"
 #include "tests/unit/library/sums_rig.h"
 #include "worker/compute/cuda/cuda_device.h"
+#include "worker/compute/cuda/runtime/memory.h"
 #include "worker/compute/cuda/runtime/stream.h"
 
 namespace ringmaster::library {
@@ -84,6 +86,43 @@ TEST(GradientSumsOnGpu, NameTheTensorThatIsNotFinite) {
   const Ranks ranks = MakeRanks(1, {}, OpenAnyGpu);
   ranks[0]->Connect(1, 0, AddressesOf(ranks));
   EXPECT_EQ(TakeStepWithNan(*ranks[0]).culprit, "c");
+}
+
+// Copies that wait for nothing have not arrived: Add and Read make each of the two streams wait for the
+// other.
+TEST(GradientSumsOnGpu, AreOrderedAgainstTheStreamOfTheProgram) {
+  const auto program = cuda::OwnedStream::Create().value();
+  const auto memory = cuda::Buffer<float>::Create(1).value();
+  const auto host = cuda::Pinned<float>::Create(1).value();
+  const Ranks ranks = MakeRanks(1, {}, OpenAnyGpu);
+  Rank& rank = *ranks[0];
+  const auto expect_order = [&](const std::function<void()>& call) {
+    memory.get()[0] += 1;
+    cuda::CopyToHost(program.get(), host.get(), memory.get(), sizeof(float));
+    call();
+    EXPECT_TRUE(rank.device->Sync().ok());
+    EXPECT_EQ(*host.get(), memory.get()[0]) << "the sums do not wait for the program";
+    memory.get()[0] += 1;
+    EXPECT_TRUE(
+        rank.device->Download(std::as_bytes(memory.span()), std::as_writable_bytes(host.span())).ok());
+    call();
+    EXPECT_TRUE(cuda::Synchronize(program.get()).ok());
+    EXPECT_EQ(*host.get(), memory.get()[0]) << "the program does not wait for the sums";
+  };
+  rank.sums->SetStream(program.get());
+  (void)TakeStep(ranks, 1);
+  rank.Connect(2, 0, AddressesOf(ranks));
+  ASSERT_TRUE(rank.Begin(2, 0, kMicroBatches).ok());
+  ASSERT_TRUE(rank.sums->BeginMicroBatch(0));
+  int tensor = 0;
+  expect_order([&] {
+    EXPECT_TRUE(rank.Add(tensor, Gradient(tensor, 0)).ok());
+    ++tensor;
+  });
+  ASSERT_TRUE(rank.sums->EndMicroBatch(1).ok());
+  rank.ComputeShare(0, kMicroBatches);
+  ASSERT_EQ(rank.sums->Reduce([] { return false; }).value().outcome, Outcome::kReduced);
+  expect_order([&] { EXPECT_TRUE(rank.sums->Read(0, rank.memory(0)).ok()); });
 }
 
 TEST(GradientSumsOnGpu, ALostGpuIsAnError) {

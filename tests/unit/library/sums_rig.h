@@ -88,6 +88,8 @@ class Rank {
       if (computed != nullptr) ++*computed;
     }
   }
+  // Memory of the device, with the shape of a tensor.
+  std::span<float> memory(int tensor) { return memory_[static_cast<size_t>(tensor)]; }
   std::vector<float> Read(int tensor) {
     const std::span<float> memory = memory_[static_cast<size_t>(tensor)];
     std::ranges::fill(memory, 7.0f);
