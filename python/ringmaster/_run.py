@@ -265,6 +265,26 @@ class Run(abc.ABC, Generic[StepT]):
             raise Error(f"run.steps({total}): a run has at least one step")
         self._joined = True
         self._join(total)
+        while (event := self._next_step()) is not None:
+            self._kept = []
+            step = self._make_step(event)
+            self._begin_step(step)
+            self._yielded = step
+            try:
+                yield step
+            except GeneratorExit:
+                # By break or return, or by an exception, which looks the same from here.
+                if self._finish_requested and self._native.open:
+                    self._leave_early()
+                raise
+            if not step._committed and not step._interrupted:
+                raise Error(
+                    f"step {step.number} was computed, but not committed: end the loop with step.commit()"
+                )
+            self._restore()
+
+    def _next_step(self) -> Optional[_native.Event]:
+        """Answers what the library asks about the state. Returns the next step to compute; None: the run has ended."""
         while True:
             event = self._native.next()
             self.rank, self.world = event.rank, event.world
@@ -273,28 +293,13 @@ class Run(abc.ABC, Generic[StepT]):
             elif event.kind == _native.EVENT_LOAD:
                 self._answer_load(event)
             elif event.kind == _native.EVENT_STEP:
-                self._kept = []
-                step = self._make_step(event)
-                self._begin_step(step)
-                self._yielded = step
-                try:
-                    yield step
-                except GeneratorExit:
-                    # By break or return, or by an exception, which looks the same from here.
-                    if self._finish_requested and self._native.open:
-                        self._leave_early()
-                    raise
-                if not step._committed and not step._interrupted:
-                    raise Error(
-                        f"step {step.number} was computed, but not committed: end the loop with step.commit()"
-                    )
-                self._restore()
+                return event
             else:
                 self._kept = []
                 self._close_sources()
                 if not event.finished:
                     raise Stopped(self._native.exit_code())
-                return
+                return None
 
     def finish(self) -> None:
         """Ends the run after the step that was committed last, as if it were the last one. The loop over the steps then ends.
@@ -313,26 +318,14 @@ class Run(abc.ABC, Generic[StepT]):
         """The code has left the loop after `finish`: takes part in the last exchange, or ends the process."""
         try:
             self._restore()
-            self._await_end()
-        except BaseException as error:  # would be lost: Python prints it, and continues after the loop
-            _end_process(self, error)
-
-    def _await_end(self) -> None:
-        while True:
-            event = self._native.next()
-            self.rank, self.world = event.rank, event.world
-            if event.kind == _native.EVENT_DESCRIBE:
-                self._answer_describe()
-            elif event.kind == _native.EVENT_LOAD:
-                self._answer_load(event)
-            elif event.kind == _native.EVENT_STEP:
+            event = self._next_step()
+            if event is not None:
                 raise Error(f"the loop was left early, but the run went back to step {event.step}")
-            else:
-                self._kept = []
-                self._close_sources()
-                if not event.finished:
-                    raise Stopped(self._native.exit_code())
-                return
+        except SystemExit as error:  # all of these would be lost: Python prints them, and continues after the loop
+            _exit_now(error.code if isinstance(error.code, int) else 1)
+        except BaseException as error:
+            _on_exception(type(error), error, error.__traceback__)
+            _exit_now(1)
 
     def validated(self, loss: float, accuracy: float = math.nan) -> None:
         """Reports what validation samples say about the current weights. The call of rank 0 counts."""
@@ -593,13 +586,8 @@ def _on_exception(
     if run is None or not run._native.open:
         return
     code = _report_exception(run, value)
-    if code is None:
-        return
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()
-    # Without the handlers of the end of a process: after a fault they may wait forever, for example for a process that is gone.
-    os._exit(code)
+    if code is not None:
+        _exit_now(code)
 
 
 def _report_exception(run: Run[Any], error: BaseException) -> Optional[int]:
@@ -615,14 +603,8 @@ def _report_exception(run: Run[Any], error: BaseException) -> Optional[int]:
     return run._native.exit_code()
 
 
-def _end_process(run: Run[Any], error: BaseException) -> None:
-    """Ends the process as an exception that nothing catches does."""
-    if isinstance(error, SystemExit):
-        code = error.code if isinstance(error.code, int) else 1
-    else:
-        traceback.print_exception(type(error), error, error.__traceback__)
-        reported = _report_exception(run, error)
-        code = 1 if reported is None else reported
+def _exit_now(code: int) -> None:
+    """Ends the process without the handlers of its end: after a fault they may wait forever, for example for a lost process."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()

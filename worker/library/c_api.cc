@@ -361,10 +361,9 @@ rm_status rm_gather(rm_run* run, const void* mine, uint64_t bytes, void* all) {
     if (mine == nullptr || all == nullptr || bytes == 0 || bytes > RM_MAX_GATHER)
       return Say(run, RM_INVALID, fmt::format("rm_gather: takes 1 to {} bytes per rank", RM_MAX_GATHER));
     if (session.interrupted()) return RM_REPEAT;
-    auto gathered = session.Gather(std::span(static_cast<const std::byte*>(mine), bytes),
-                                   std::span(static_cast<std::byte*>(all), bytes * session.world()));
-    if (!gathered.ok()) return Answer(run, session, gathered.error());
-    return *gathered == Session::Verdict::kGo ? RM_OK : RM_REPEAT;
+    return Answer(run, session,
+                  session.Gather(std::span(static_cast<const std::byte*>(mine), bytes),
+                                 std::span(static_cast<std::byte*>(all), bytes * session.world())));
   });
 }
 

@@ -8,7 +8,6 @@
 #include <charconv>
 #include <cstdlib>
 #include <set>
-#include <thread>
 #include <utility>
 
 #include "api/load.h"
@@ -18,6 +17,7 @@
 #include "rendezvous/codec.h"
 #include "worker/compute/device/host_gradient_device.h"
 #include "worker/compute/device/load_plugin.h"
+#include "worker/fabric/address.h"
 #include "worker/trainer/waiting.h"
 
 namespace ringmaster::library {
@@ -49,7 +49,7 @@ Result<int> DescriptorFrom(const char* name) {
 // What the agent allows this process, or else the CPUs that it may use.
 int UsableThreads() {
   const int given = std::atoi(Variable("RINGMASTER_THREADS").c_str());
-  return given > 0 ? given : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  return given > 0 ? given : fabric::UsableCpus();
 }
 
 Result<api::TrainingJob> LoadJob(const std::string& path) {
@@ -291,8 +291,10 @@ Status Session::Answer(const rendezvous::Prepare& prepare) {
     status.step = step_;
     status.params_hash = hashes.params;
     status.optimizer_hash = hashes.others;
-    for (const StateArray& array : State())
-      log::Debug("step={} array={} hash={}", step_, array.name, HashHex(Hash64(array.bytes)));
+    if (log::Enabled(log::Level::kDebug)) {  // it reads the whole state once more
+      for (const StateArray& array : State())
+        log::Debug("step={} array={} hash={}", step_, array.name, HashHex(Hash64(array.bytes)));
+    }
   }
   if (prepare.find_checkpoint) {
     checkpoint::Newest newest = {-1, "spec.checkpoint.path is not set"};

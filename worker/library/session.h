@@ -170,8 +170,9 @@ class Session {
   Error EndJob(int exit_code, const std::string& message);
   Error FailWith(int exit_code, const std::string& message);
   Event MakeEvent(EventKind kind) const;
-  // The first micro-batch of a rank's share.
-  int FirstOf(int64_t rank, int64_t world) const;
+  // Begins an attempt at a step in the sums. Returns its event.
+  Result<Event> BeginAttempt();
+  Result<GradientSums::Reduced> ReduceSums();
   std::vector<StateArray> State();
   StateHashes Hashes();
   Result<checkpoint::Snapshot> TakeSnapshot();

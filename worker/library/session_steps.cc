@@ -51,8 +51,17 @@ Result<std::optional<Session::Event>> Session::Start() {
 
 // ---- steps
 
-int Session::FirstOf(int64_t rank, int64_t world) const {
-  return static_cast<int>(int64_t{config_.micro_batches} * rank / world);
+Result<Session::Event> Session::BeginAttempt() {
+  Event event = MakeEvent(EventKind::kStep);
+  event.first = trainer::FirstMicroBatch(config_.micro_batches, event.world, event.rank);
+  event.end = trainer::FirstMicroBatch(config_.micro_batches, event.world, event.rank + 1);
+  RM_TRY(sums_->Begin({comm_.get(), device_comm_.get()}, version_, event.first, event.end));
+  return event;
+}
+
+Result<GradientSums::Reduced> Session::ReduceSums() {
+  const Waiting waiting(page_.has_value() ? &*page_ : nullptr, &waited_);
+  return sums_->Reduce([this] { return channel_ != nullptr && channel_->boundary_wanted(); });
 }
 
 Result<std::optional<Session::Event>> Session::TakeStep() {
@@ -71,11 +80,8 @@ Result<std::optional<Session::Event>> Session::TakeStep() {
     save_due_ = false;
     saver_->SavePeriodic(step_);
   }
-  Event event = MakeEvent(EventKind::kStep);
-  event.first = FirstOf(event.rank, event.world);
-  event.end = FirstOf(event.rank + 1, event.world);
+  RM_ASSIGN(Event event, BeginAttempt());
   event.attempt = attempts_++;
-  RM_TRY(sums_->Begin({comm_.get(), device_comm_.get()}, version_, event.first, event.end));
   in_step_ = true;
   described_ = false;
   attempt_began_ = Now();
@@ -85,23 +91,13 @@ Result<std::optional<Session::Event>> Session::TakeStep() {
 }
 
 Result<std::optional<Session::Event>> Session::AgreeToFinish() {
-  const Event event = MakeEvent(EventKind::kStep);
-  Status attempted = sums_->Begin({comm_.get(), device_comm_.get()}, version_,
-                                  FirstOf(event.rank, event.world), FirstOf(event.rank + 1, event.world));
-  if (attempted.ok()) attempted = sums_->AttemptNothing();
-  Result<GradientSums::Reduced> reduced = GradientSums::Reduced{};
-  if (!attempted.ok()) {
-    reduced = attempted.error();
-  } else {
-    const Waiting waiting(page_.has_value() ? &*page_ : nullptr);
-    reduced = sums_->Reduce([this] { return channel_ != nullptr && channel_->boundary_wanted(); });
-  }
-  if (!reduced.ok()) {
-    sums_->Abandon();
-    return reduced.error();
-  }
-  if (reduced->goes_on) return FinishedBySome();
-  pause_ = reduced->stop_at_boundary;
+  RM_TRY(BeginAttempt());
+  in_step_ = true;  // GenerationFailed ends the attempt
+  RM_TRY(sums_->AttemptNothing());
+  RM_ASSIGN(const GradientSums::Reduced reduced, ReduceSums());
+  in_step_ = false;
+  if (reduced.goes_on) return FinishedBySome();
+  pause_ = reduced.stop_at_boundary;
   if (!pause_) stage_ = Stage::kFinish;
   return std::optional<Event>();
 }
@@ -109,8 +105,7 @@ Result<std::optional<Session::Event>> Session::AgreeToFinish() {
 Error Session::FinishedBySome() {
   return Fail(
       fmt::format("the run was finished after step {} by some workers only: all must do so after the same "
-                  "step, so decide it "
-                  "by values that are equal on all, such as the loss of the step",
+                  "step, so decide it by values that are equal on all, such as the loss of the step",
                   step_));
 }
 
@@ -167,11 +162,7 @@ Result<Session::StepResult> Session::Reduce() {
     EndAttempt();
     return StepResult{Verdict::kRepeat, 0, 0};
   }
-  Result<GradientSums::Reduced> reduced = GradientSums::Reduced{};
-  {
-    const Waiting waiting(page_.has_value() ? &*page_ : nullptr, &waited_);
-    reduced = sums_->Reduce([this] { return channel_ != nullptr && channel_->boundary_wanted(); });
-  }
+  const Result<GradientSums::Reduced> reduced = ReduceSums();
   SetActivity(Activity::kComputing);
   if (!reduced.ok()) {
     RM_TRY(GenerationFailed(reduced.error()));

@@ -16,6 +16,11 @@
 
 namespace ringmaster::trainer {
 
+// Returns the first of the contiguous micro-batches that `owner` of `owners` owns.
+inline int FirstMicroBatch(int micro_batches, int owners, int owner) {
+  return static_cast<int>(int64_t{micro_batches} * owner / owners);
+}
+
 class PartialSums {
  public:
   PartialSums(int micro_batches, int buckets);

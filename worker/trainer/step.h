@@ -82,11 +82,6 @@ class Stepper {
   // Sends everything that is left of the state, between two steps.
   Status FinishJoin(const Communicators& comms, JoinTransfer* join);
 
-  // Returns the first of the contiguous micro-batches that `owner` of `owners` owns.
-  static int FirstMicroBatch(int micro_batches, int owners, int owner) {
-    return static_cast<int>(static_cast<int64_t>(micro_batches) * owner / owners);
-  }
-
  private:
   static constexpr int kNone = -1;
 
