@@ -3,9 +3,13 @@
 // The emulation detects the errors that it exists for: every kernel below has a planted bug.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <cmath>
+#include <cstring>
 #include <numeric>
+#include <thread>
+#include <vector>
 
 #include "tests/cuda/emulation/error.h"
 #include "tests/cuda/emulation/memory.h"
@@ -53,6 +57,23 @@ TEST(Emulation, SumsABlockInEveryOrder) {
       EXPECT_EQ(out.get()[b], std::accumulate(numbers.begin() + b * 256, numbers.begin() + (b + 1) * 256, 0));
     }
   }
+}
+
+// Only the address sanitizer can see that a stack which is gone still counts as forbidden memory.
+TEST(Emulation, MemoryOfFormerStacksMayBeUsed) {
+  std::thread([] {
+    const Guarded<int32_t> in(std::vector<int32_t>(256));
+    Guarded<int32_t> out(1);
+    Launch(BlockSum, 1, 256, 0, nullptr, in.get(), out.get());
+  }).join();  // its stacks end with it
+  constexpr size_t kBytes = 132 * 1024;
+  std::vector<void*> blocks(300);
+  for (void*& block : blocks) {
+    block = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(block, MAP_FAILED);
+    std::memset(block, 1, kBytes);
+  }
+  for (void* const block : blocks) ::munmap(block, kBytes);
 }
 
 __global__ void WarpWords(uint32_t* out) {

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <boost/context/fiber.hpp>
-#include <boost/context/protected_fixedsize_stack.hpp>
 #include <cstring>
 #include <memory>
 #include <numeric>
@@ -170,7 +169,7 @@ const std::vector<size_t>& Runner::InOrder(size_t n, std::vector<size_t>* memory
 Worker* Runner::NewWorker() {
   workers_.push_back(std::make_unique<Worker>());
   Worker* const worker = workers_.back().get();
-  boost::context::protected_fixedsize_stack stacks(kStackBytes);
+  FiberStacks stacks(kStackBytes);
   const boost::context::stack_context stack = stacks.allocate();
   worker->sanitizer.SetStack(static_cast<std::byte*>(stack.sp) - stack.size, stack.size);
   worker->fiber =

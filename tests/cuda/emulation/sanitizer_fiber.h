@@ -3,9 +3,11 @@
 // Reports stack switches to the address and the thread sanitizer; a no-op without them. One per fiber.
 #pragma once
 
+#include <boost/context/protected_fixedsize_stack.hpp>
 #include <cstddef>
 
 #if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 #if defined(__SANITIZE_THREAD__)
@@ -13,6 +15,24 @@
 #endif
 
 namespace ringmaster::cuda::emulation {
+
+// Stacks for fibers. A fiber leaves its last frames without returning from them, so the address sanitizer
+// still forbids their variables when the memory is mapped again for something else.
+class FiberStacks {
+ public:
+  // The names are those that Boost calls.
+  explicit FiberStacks(size_t bytes) : stacks_(bytes) {}
+  boost::context::stack_context allocate() { return stacks_.allocate(); }
+  void deallocate(boost::context::stack_context& stack) {
+#if defined(__SANITIZE_ADDRESS__)
+    ASAN_UNPOISON_MEMORY_REGION(static_cast<std::byte*>(stack.sp) - stack.size, stack.size);
+#endif
+    stacks_.deallocate(stack);
+  }
+
+ private:
+  boost::context::protected_fixedsize_stack stacks_;
+};
 
 #if defined(__SANITIZE_ADDRESS__)
 
