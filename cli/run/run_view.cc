@@ -277,7 +277,7 @@ Status RunView::Finish(const std::string& phase, const std::string& message) {
   if (left.ok())
     for (const rendezvous::StepRecord& record : *left) TakeRecord(record, last_received_);
   display_.Finish();
-  const Summary summary = MakeSummary(phase, message);
+  const Summary summary = MakeSummary(phase, phase == "Succeeded" ? "" : message);
   if (summary.validation_loss && !(last_validation_ && last_validation_->step == summary.step)) {
     const rendezvous::ValidationResult last{summary.step, *summary.validation_loss,
                                             summary.validation_accuracy};

@@ -44,7 +44,8 @@ class RunView {
   }
   const rendezvous::Report& report() const { return report_; }
 
-  // Writes the remaining metrics and summary.json, and prints the summary.
+  // Writes the remaining metrics, the event of the end and summary.json, and prints the summary. message: the
+  // event's; the summary has it unless the run succeeded.
   Status Finish(const std::string& phase, const std::string& message);
 
  private:

@@ -245,6 +245,7 @@ class Session::Impl {
     };
     options.on_status = [this](const control::Key&, const core::Status&) { inbox_.Wake(); };
     options.on_event = [this](const control::Key&, const core::Event& event) {
+      if (event.reason == "Succeeded") return;  // RunView::Finish writes it, after everything else
       RunEvent line;
       line.warning = event.warning;
       line.reason = event.reason;
@@ -375,7 +376,6 @@ class Session::Impl {
       code = kFailed;
     } else if (status.ledger.outcome == core::Outcome::kSucceeded) {
       phase = "Succeeded";
-      message.clear();
       code = kSucceeded;
     } else if (status.ledger.outcome == core::Outcome::kFailed) {
       phase = "Failed";

@@ -5,7 +5,9 @@ import collections
 import json
 import os
 import pathlib
+import sys
 import unittest
+from unittest import mock
 
 from training import Case, program
 
@@ -14,7 +16,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 import ringmaster.torch as rm
-from ringmaster import _state
+from ringmaster import _native, _state
 from ringmaster.torch import _objects, _tensors
 
 
@@ -488,6 +490,114 @@ class Audit(Case):
         model = nn.Sequential(nn.Linear(10, 4), nn.Linear(4, 3))
         compute = lambda: cross_entropy(model[1](NoisyGradient.apply(model[0](x))), y)  # noqa: E731
         self.assertRegex(self.audit(model, compute), r"gradient of model\.0\.(weight|bias)")
+
+
+class AuditInStep(Case):
+    """Audits within steps of a world of one worker; another worker is what a replaced exchange says."""
+
+    def train(self, audit=lambda run, step, compute: None, build=net, steps=4):
+        """Calls audit in each step before its micro-batches. Returns the weights."""
+        run = rm.init(micro_batches=4, samples_per_step=32, seed=7, checkpoint_folder="", deterministic=False)
+        self.addCleanup(run.close)
+        model = build()
+        run.register(model=model, optimizer=torch.optim.AdamW(model.parameters(), lr=1e-2))
+        x, y = data()
+        self.commits = []
+        for step in run.steps(steps):
+            audit(run, step, lambda: cross_entropy(model(x[:8]), y[:8]))
+            for inputs, classes in step.micro_batches((x, y)):
+                step.backward(cross_entropy(model(inputs), classes))
+            self.commits.append(step.commit())
+        run.close()
+        return {name: value.tolist() for name, value in model.state_dict().items()}
+
+    def exchange(self, *others):
+        """Lets run.audit take part in exchanges with workers that say what others[i](exchange, mine) returns."""
+        self.exchanges = 0
+
+        def gather(handle, mine, world):
+            self.exchanges += 1
+            return [mine, *(other(self.exchanges, mine) for other in others)]
+
+        return mock.patch.object(_native.Handle, "gather", gather)
+
+    def test_that_finds_nothing_changes_no_bit(self):
+        answers = []
+        expected = self.train()
+        audited = self.train(lambda run, step, compute: answers.append((run.audit(compute), run.audit(compute))))
+        self.assertEqual(audited, expected)
+        self.assertEqual(self.commits, [False, True, True, True, True])  # the first step is attempted twice
+        self.assertEqual(answers, 5 * [(None, None)])
+
+    def test_that_differs_the_second_time(self):
+        class Counts(nn.Module):
+            calls = 0
+
+            def forward(self, x):
+                Counts.calls += 1
+                return x + Counts.calls
+
+        answers = []
+        build = lambda: nn.Sequential(nn.Linear(10, 4), Counts(), nn.Linear(4, 3))  # noqa: E731
+        self.train(lambda run, step, compute: answers.append(run.audit(compute)), build, steps=1)
+        self.assertEqual(set(answers), {"output 0 of model.1 differs when rank 0 computes it again"})
+
+    def test_that_differs_on_another_worker(self):
+        place = 6  # a tensor of the trace
+
+        def other(exchange, mine):
+            if exchange % 3 == 1:  # number of tensors, hash of all, ...
+                return mine[:8] + bytes(8) + mine[16:]
+            if exchange % 3 == 2:  # their hashes
+                return mine[: 8 * place] + bytes(8) + mine[8 * place + 8 :]
+            return mine
+
+        answers, same = [], lambda exchange, mine: mine
+        with self.exchange(same, other):
+            self.train(lambda run, step, compute: answers.append(run.audit(compute)), steps=1)
+        self.assertEqual(self.exchanges, 3 * len(answers))
+        # The outputs of five layers and of the model, the loss, then gradients.
+        self.assertEqual(set(answers), {"the loss differs between workers: rank 0, rank 1; rank 2"})
+
+    def test_of_which_another_worker_computes_fewer_tensors(self):
+        def other(exchange, mine):
+            if exchange % 3 == 1:
+                return (0).to_bytes(8, sys.byteorder) + bytes(8) + mine[16:]
+            return bytes(len(mine))
+
+        answers = []
+        with self.exchange(other):
+            self.train(lambda run, step, compute: answers.append(run.audit(compute)), steps=1)
+        self.assertEqual(set(answers), {"output 0 of model.0 differs between workers: rank 0; rank 1"})
+
+    def test_that_another_worker_finds_by_itself(self):
+        def other(exchange, mine):
+            return mine[:16] + b"gradient of model.0.bias".ljust(200, b"\0") + b"pod-1".ljust(200, b"\0")
+
+        answers = []
+        with self.exchange(other):
+            self.train(lambda run, step, compute: answers.append(run.audit(compute)), steps=1)
+        self.assertEqual(set(answers), {"gradient of model.0.bias differs when pod-1 (rank 1) computes it again"})
+
+    def test_that_is_interrupted(self):
+        expected = self.train()
+        real = _native.Handle.gather
+        for place in (1, 3):  # exchange of a step that is interrupted
+            calls, answers = [0], []
+
+            def gather(handle, mine, world):
+                calls[0] += 1
+                return None if calls[0] == place else real(handle, mine, world)
+
+            def audit(run, step, compute):
+                answers.append((run.audit(compute), run.audit(compute)))  # the second one has no exchange any more
+
+            with mock.patch.object(_native.Handle, "gather", gather):
+                self.assertEqual(self.train(audit), expected)
+            self.assertEqual(set(answers), {(None, None)})
+            self.assertEqual(self.commits.count(False), 2)
+            self.assertEqual(len(self.commits), 6)
+            self.assertEqual(calls[0], 2 * 6 - (place % 2))
 
 
 if __name__ == "__main__":

@@ -383,6 +383,75 @@ class Training(Case):
         self.assertFalse(trained.model[0].weight._post_accumulate_grad_hooks)
 
 
+class EarlyEnd(Case):
+    """run.finish(), which ends a run before its last step."""
+
+    STEPS = 6
+
+    def train(self, finish=None, leave=False, folder="", steps=STEPS):
+        """Finishes after the step `finish`, and leaves the loop at once if `leave`. Returns the steps of this process and the state."""
+        run = start(checkpoint_folder=folder)
+        self.addCleanup(run.close)
+        model = noisy_net()
+        optimizer = adamw(model)
+        run.register(model=model, optimizer=optimizer)
+        seen = []
+        for step in run.steps(steps):
+            for x, y in step.micro_batches(data()):
+                step.backward(cross_entropy(model(x), y))
+            if not step.commit():
+                self.fails("before a step was committed", run.finish)
+                continue
+            seen.append(step.number)
+            if step.number == finish:
+                run.finish()
+                if leave:
+                    break
+        moments = {(i, name): value.tolist() for i, of in optimizer.state_dict()["state"].items() for name, value in of.items()}
+        state = {**{name: value.tolist() for name, value in model.state_dict().items()}, **moments}
+        run.close()
+        return seen, state
+
+    def test_has_the_state_of_a_run_of_so_many_steps(self):
+        for last in (0, 2, self.STEPS - 1):
+            seen, state = self.train(steps=last + 1)
+            self.assertEqual(seen, list(range(last + 1)))
+            for leave in (False, True):
+                with self.subTest(last=last, leave=leave):
+                    self.assertEqual(self.train(finish=last, leave=leave), (seen, state))
+
+    def test_is_part_of_a_checkpoint(self):
+        for leave in (False, True):
+            with self.subTest(leave=leave):
+                folder = self.folder()
+                seen, state = self.train(finish=3, leave=leave, folder=folder)
+                self.assertEqual(seen, [0, 1, 2, 3])
+                self.assertEqual(self.train(finish=3, folder=folder), ([], state))
+                self.assertEqual(self.train(folder=folder), ([], state), "though this program would go on")
+
+    def test_comes_after_interruptions(self):
+        expected = self.train(finish=3)
+        places = collections.Counter()
+        for seed in range(6):
+            with self.subTest(seed=seed), interruptions(seed) as counts:
+                self.assertEqual(self.train(finish=3), expected)
+                places.update(counts)
+        self.assertGreater(sum(places.values()), 20)
+
+    def test_needs_a_committed_step(self):
+        run = start()
+        self.addCleanup(run.close)
+        model = net()
+        run.register(model=model, optimizer=adamw(model))
+        self.fails("run.finish() was called before a step was committed", run.finish)
+        for step in run.steps(1):
+            self.fails("run.finish() was called before a step was committed", run.finish)
+            for x, y in step.micro_batches(data()):
+                step.backward(cross_entropy(model(x), y))
+                self.fails("run.finish() was called before a step was committed", run.finish)
+            step.commit()
+
+
 class LargeBuffers(Case):
     class Counting(nn.Module):
         def __init__(self, change):

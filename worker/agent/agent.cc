@@ -77,9 +77,7 @@ struct Agent::Ready {
 Agent::Agent(Config config, const rendezvous::MemberOptions& timing)
     : config_(std::move(config)),
       core_(OptionsOf(config_, timing)),
-      link_(config_.doorbell >= 0
-                ? CoordinatorLink(config_.doorbell)
-                : CoordinatorLink(config_.coordinator_host, config_.coordinator_port, config_.ca_file)),
+      link_(config_.coordinator_host, config_.coordinator_port, config_.ca_file, config_.doorbell),
       out_(STDOUT_FILENO),
       err_(STDERR_FILENO) {
   if (!config_.prefix_lines) return;
@@ -224,7 +222,7 @@ void Agent::OnLink(short revents, Time now) {
   }
   const bool is_up = link_.state() == CoordinatorLink::State::kUp;
   if (is_up && before != CoordinatorLink::State::kUp) {
-    log::Info("connected to the {}", config_.doorbell >= 0 ? "relay" : "coordinator");
+    log::Info("connected to the {}", link_.through_relay() ? "relay" : "coordinator");
     Feed(rendezvous::Connected{});
   } else if (is_up && revents != 0) {
     ReadLink();

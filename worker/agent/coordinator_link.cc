@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include <cerrno>
+#include <utility>
 
 #include "base/file.h"
 #include "worker/agent/doorbell.h"
@@ -22,8 +23,9 @@ void SetOption(int fd, int level, int option, int value) {
 
 void CoordinatorLink::Connect(Time now) {
   Close();
-  deadline_ = now + kConnectLimit;
-  if (doorbell_ < 0) {
+  through_relay_ = doorbell_ >= 0 && !std::exchange(relay_absent_, false);
+  deadline_ = now + (through_relay_ ? kRelayLimit : kConnectLimit);
+  if (!through_relay_) {
     state_ = State::kResolving;
     resolver_.Start(host_, port_);
     return;
@@ -61,8 +63,12 @@ pollfd CoordinatorLink::PollFor() const {
 
 Status CoordinatorLink::OnReady(short revents, Time now) {
   if (revents == 0) {
-    if (now >= deadline_) return Error{Code::kDeadlineExceeded, "no connection in time"};
-    return Ok();
+    if (now < deadline_) return Ok();
+    deadline_ = kNever;
+    if (!through_relay_) return Error{Code::kDeadlineExceeded, "no connection in time"};
+    if (state_ == State::kUp && IsDoorbellAnswered(doorbell_)) return Ok();
+    relay_absent_ = true;
+    return Error{Code::kDeadlineExceeded, "the relay does not answer"};
   }
   switch (state_) {
     case State::kIdle:
@@ -117,7 +123,7 @@ Status CoordinatorLink::OnSecuring() {
   if (!secure) return Ok();
   stream_ = std::make_unique<FrameStream>(std::move(securing_));
   state_ = State::kUp;
-  deadline_ = kNever;
+  if (!through_relay_) deadline_ = kNever;
   return Ok();
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // CoordinatorLink is a connection to the coordinator: name resolution, connect, TLS, frames; or, for the
-// agent of a slot, a connection to the pod's relay. It never blocks; its user decides when to reconnect. Not
-// thread-safe.
+// agent of a slot, a connection to the pod's relay. A relay that is gone restarts at once. If it does not
+// take a connection, its supervisor must be stopped, and the next connection is a direct one. It never
+// blocks; its user decides when to reconnect. Not thread-safe.
 #pragma once
 
 #include <poll.h>
@@ -20,15 +21,14 @@ namespace ringmaster::agent {
 class CoordinatorLink {
  public:
   static constexpr Duration kConnectLimit = seconds(3);  // including name resolution and handshake
+  static constexpr Duration kRelayLimit = seconds(2);    // for the relay to take a connection
   // The connection ends when sent bytes stay unacknowledged for this long.
   static constexpr int kUserTimeoutMs = 2000;
 
-  // `ca_file` empty: plain TCP, within one machine.
-  CoordinatorLink(std::string host, std::string port, std::string ca_file)
-      : host_(std::move(host)), port_(std::move(port)), ca_file_(std::move(ca_file)) {}
-
-  // To the relay behind this doorbell (doorbell.h). REQUIRES: `doorbell` outlives the link.
-  explicit CoordinatorLink(int doorbell) : doorbell_(doorbell) {}
+  // `ca_file` empty: plain TCP, within one machine. `doorbell`: of the relay (doorbell.h); -1: there is none.
+  // REQUIRES: `doorbell` outlives the link.
+  CoordinatorLink(std::string host, std::string port, std::string ca_file, int doorbell = -1)
+      : host_(std::move(host)), port_(std::move(port)), ca_file_(std::move(ca_file)), doorbell_(doorbell) {}
 
   // Closes the current connection, if any, and starts a new one.
   void Connect(Time now);
@@ -43,6 +43,8 @@ class CoordinatorLink {
   // empty, then Close.
   enum class State { kIdle, kResolving, kConnecting, kSecuring, kUp };
   State state() const { return state_; }
+  // Whether the current connection is one to the relay.
+  bool through_relay() const { return through_relay_; }
   Status OnReady(short revents, Time now);
 
   // REQUIRES: state() is kUp.
@@ -62,7 +64,9 @@ class CoordinatorLink {
   std::string host_;
   std::string port_;
   std::string ca_file_;
-  int doorbell_ = -1;
+  const int doorbell_;
+  bool through_relay_ = false;
+  bool relay_absent_ = false;  // it did not take the last connection
   State state_ = State::kIdle;
   Time deadline_ = kNever;
   Resolver resolver_;

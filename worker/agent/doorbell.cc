@@ -2,6 +2,8 @@
 
 #include "worker/agent/doorbell.h"
 
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -40,6 +42,11 @@ Result<Fd> RingDoorbell(int doorbell) {
   std::memcpy(CMSG_DATA(header), &other, sizeof other);
   if (::sendmsg(doorbell, &parcel.message, MSG_NOSIGNAL) != 1) return ErrnoError("the relay", errno);
   return std::move(ends.first);
+}
+
+bool IsDoorbellAnswered(int doorbell) {
+  int waiting = 0;
+  return ::ioctl(doorbell, SIOCOUTQ, &waiting) == 0 && waiting == 0;
 }
 
 Fd AnswerDoorbell(int doorbell) {

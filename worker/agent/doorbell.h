@@ -18,6 +18,9 @@ Result<std::pair<Fd, Fd>> MakeDoorbell();
 // relay has not taken the last ones.
 Result<Fd> RingDoorbell(int doorbell);
 
+// Returns whether the relay has taken every connection that was opened.
+bool IsDoorbellAnswered(int doorbell);
+
 // Returns the next connection that was opened; an invalid Fd: none. Never blocks.
 Fd AnswerDoorbell(int doorbell);
 

@@ -50,9 +50,7 @@ rendezvous::ProgramMemberOptions MemberOptionsOf(const Config& config) {
 ProgramAgent::ProgramAgent(Config config)
     : config_(std::move(config)),
       core_(MemberOptionsOf(config_)),
-      link_(config_.doorbell >= 0
-                ? CoordinatorLink(config_.doorbell)
-                : CoordinatorLink(config_.coordinator_host, config_.coordinator_port, config_.ca_file)),
+      link_(config_.coordinator_host, config_.coordinator_port, config_.ca_file, config_.doorbell),
       out_(STDOUT_FILENO),
       err_(STDERR_FILENO) {
   out_.SetObserver([this](std::string_view line) { progress_.Take(line, Now()); });
@@ -208,7 +206,7 @@ void ProgramAgent::OnLink(short revents, Time now) {
   }
   const bool is_up = link_.state() == CoordinatorLink::State::kUp;
   if (is_up && before != CoordinatorLink::State::kUp) {
-    log::Info("connected to the {}", config_.doorbell >= 0 ? "relay" : "coordinator");
+    log::Info("connected to the {}", link_.through_relay() ? "relay" : "coordinator");
     Feed(program::Connected{});
   } else if (is_up && revents != 0) {
     ReadLink();

@@ -16,6 +16,7 @@
 #include "base/mutex.h"
 #include "rendezvous/server.h"
 #include "tests/unit/agent/rig.h"
+#include "worker/agent/coordinator_link.h"
 #include "worker/agent/doorbell.h"
 
 namespace ringmaster::agent {
@@ -277,6 +278,44 @@ TEST_F(SlotRelayTest, AnOlderCoordinatorGetsOneConnectionForEachSlot) {
     return older.joined == std::vector<std::string>{"a0-1.1"};
   }));
   EXPECT_EQ(older.connections(), 2u);
+}
+
+TEST(CoordinatorLink, IsDirectAfterTheRelayDidNotAnswer) {
+  using State = CoordinatorLink::State;
+  const auto doorbell = MakeDoorbell().value();
+  const OlderCoordinator coordinator;
+  CoordinatorLink link("127.0.0.1", std::to_string(coordinator.port()), "", doorbell.first.get());
+  Time now = Now();
+  const auto connect = [&] {
+    link.Connect(now);
+    for (pollfd polled = link.PollFor(); link.state() != State::kUp; polled = link.PollFor()) {
+      ASSERT_GT(::poll(&polled, 1, 10'000), 0);
+      ASSERT_TRUE(link.OnReady(polled.revents, now).ok());
+    }
+  };
+
+  connect();
+  EXPECT_TRUE(link.through_relay());
+  EXPECT_TRUE(link.OnReady(0, now + CoordinatorLink::kRelayLimit - milliseconds(1)).ok());
+  now = link.deadline();
+  EXPECT_FALSE(link.OnReady(0, now).ok());
+
+  connect();
+  EXPECT_FALSE(link.through_relay());
+  EXPECT_EQ(link.deadline(), kNever);
+
+  // The relay may be back when this connection ends.
+  connect();
+  EXPECT_TRUE(link.through_relay());
+  std::vector<Fd> taken;
+  for (Fd next = AnswerDoorbell(doorbell.second.get()); next.valid();
+       next = AnswerDoorbell(doorbell.second.get()))
+    taken.push_back(std::move(next));
+  EXPECT_EQ(taken.size(), 2U);
+  now = link.deadline();
+  EXPECT_TRUE(link.OnReady(0, now).ok());
+  EXPECT_EQ(link.state(), State::kUp);
+  EXPECT_EQ(link.deadline(), kNever);
 }
 
 }  // namespace

@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ringmaster.torch.transformers.Trainer with one worker: each argument is honoured or refused, and a run that has ended ends again."""
+
+import dataclasses
+import inspect
+import math
+import os
+import unittest
+from unittest import mock
+
+from training import Case
+
+import torch
+import transformers
+from tokenizers import Tokenizer, models
+from torch.nn.functional import cross_entropy
+from transformers.trainer_callback import TrainerCallback
+
+from ringmaster.torch import transformers as subject
+from ringmaster.torch.transformers import Trainer
+
+WORDS, CONTEXT, SAMPLES = 17, 8, 24
+PER_EPOCH = SAMPLES // 4  # steps
+
+
+class Text(torch.utils.data.Dataset):
+    def __len__(self):
+        return SAMPLES
+
+    def __getitem__(self, index):
+        tokens = torch.arange(CONTEXT) * (index + 1) % WORDS
+        return {"input_ids": tokens, "labels": tokens}
+
+
+def model():
+    transformers.set_seed(1)
+    config = transformers.LlamaConfig(
+        vocab_size=WORDS, hidden_size=16, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=2,
+        max_position_embeddings=CONTEXT, attn_implementation="eager",
+    )  # fmt: skip
+    return transformers.LlamaForCausalLM(config)
+
+
+class Of(Case):
+    """What makes arguments and trainers in a folder."""
+
+    def arguments(self, **named):
+        usual = dict(
+            output_dir=self.folder(), max_steps=PER_EPOCH, per_device_train_batch_size=2, gradient_accumulation_steps=2,
+            report_to="none", save_strategy="no", disable_tqdm=True, use_cpu=True,
+        )  # fmt: skip
+        return transformers.TrainingArguments(**{**usual, **named})
+
+    def trainer(self, kind=Trainer, callbacks=(), **named):
+        others = {name: named.pop(name) for name in ("compute_loss_func", "processing_class", "ringmaster") if name in named}
+        trainer = kind(
+            model=model(), args=self.arguments(**named), train_dataset=Text(), eval_dataset=Text(), callbacks=list(callbacks), **others
+        )
+        self.addCleanup(trainer.run.close)
+        return trainer
+
+    def weights(self, trainer):
+        return torch.cat([parameter.detach().flatten() for parameter in trainer.model.parameters()])
+
+
+class Arguments(Of):
+    def test_every_field_of_this_version_is_known(self):
+        tables = [subject._HONOURED, subject._HARMLESS, subject._CHECKED, frozenset(subject._REFUSED)]
+        fields = {field.name for field in dataclasses.fields(transformers.TrainingArguments)}
+        self.assertEqual(sorted(fields - frozenset().union(*tables)), [], "say in ringmaster/torch/transformers.py what becomes of them")
+        self.assertEqual(sum(map(len, tables)), len(frozenset().union(*tables)), "a field is in two tables")
+
+    def test_the_defaults_are_accepted(self):
+        subject._check(transformers.TrainingArguments(output_dir=self.folder()))
+
+    def test_what_is_not_honoured_is_refused(self):
+        values = {
+            "accelerator_config": {"split_batches": True}, "auto_find_batch_size": True, "dataloader_drop_last": True,
+            "dataloader_multiprocessing_context": "spawn", "debug": "underflow_overflow", "enable_jit_checkpoint": True,
+            "fp16": True, "ignore_data_skip": True, "include_num_input_tokens_seen": True, "lr_scheduler_type": "greedy",
+            "neftune_noise_alpha": 5.0, "optim": "adalomo", "push_to_hub": True, "save_on_each_node": True, "save_only_model": True,
+            "save_strategy": "best", "skip_memory_metrics": False, "torch_compile": True, "torch_empty_cache_steps": 3,
+            "train_sampling_strategy": "group_by_length", "use_liger_kernel": True, "data_seed": 3, "load_best_model_at_end": True,
+        }  # fmt: skip
+        # What TrainingArguments itself refuses here, without GPUs or torchrun.
+        assigned = {"deepspeed": {"stage": 2}, "fsdp": True, "parallelism_config": object()}
+        self.assertEqual({*values, *assigned}, {*subject._REFUSED, *subject._CHECKED})
+        more = {"lr_scheduler_type": {"eval_strategy": "epoch"}, "save_strategy": {"eval_strategy": "epoch"},
+                "load_best_model_at_end": {"eval_strategy": "no"}}  # fmt: skip
+        for name, value in {**values, **assigned}.items():
+            with self.subTest(name):
+                arguments = self.arguments(**({name: value, **more.get(name, {})} if name in values else {}))
+                if name in assigned:
+                    setattr(arguments, name, value)
+                self.fails(f"{name}", Trainer, model=model(), args=arguments, train_dataset=Text())
+                with self.assertRaises(subject.Error) as caught:
+                    subject._check(arguments)
+                text = str(caught.exception)
+                self.assertRegex(text, rf"^TrainingArguments: {name}\b.* is not supported: \w")
+        for name in ("schedule_free_sgd", "galore_adamw_layerwise", "lomo"):
+            self.fails("optim=", subject._check, self.arguments(optim=name))
+        self.fails("save_only_model=True is not supported", subject._check, self.arguments(save_only_model=True, fp16=True))
+
+    def test_a_field_of_a_newer_version_is_refused_unless_it_has_its_default(self):
+        arguments = self.arguments()
+        fields = [*dataclasses.fields(transformers.TrainingArguments), dataclasses.field(default=3)]
+        fields[-1].name = "sharpness"
+        for value in (3, 4):
+            arguments.sharpness = value
+            with mock.patch.object(subject.dataclasses, "fields", lambda _: fields):
+                if value == 3:
+                    subject._check(arguments)
+                else:
+                    self.fails("sharpness=4 is not supported: this version of Ringmaster does not know it", subject._check, arguments)
+
+    def test_several_processes_or_gpus_of_transformers(self):
+        for name in ("world_size", "n_gpu"):
+            with mock.patch.object(transformers.TrainingArguments, name, 2):
+                self.fails("start", subject._check, self.arguments())
+
+
+class Code(Of):
+    def test_a_method_that_would_not_be_called(self):
+        for name in ("training_step", "get_train_dataloader", "get_batch_samples", "_save_checkpoint", "floating_point_ops"):
+            kind = type("Mine", (Trainer,), {name: lambda self: None})
+            self.fails(f"Mine.{name} would not be called", self.trainer, kind)
+
+    def test_all_methods_of_this_version_that_are_allowed_exist(self):
+        for name in subject._CALLED:
+            self.assertTrue(callable(getattr(transformers.Trainer, name)), name)
+
+    def test_a_loss_that_needs_the_tokens_of_the_step(self):
+        class Mine(Trainer):
+            def compute_loss(self, model, inputs, return_outputs=False, *, num_items_in_batch):
+                raise AssertionError
+
+        self.fails("compute_loss needs num_items_in_batch", self.trainer, Mine)
+        self.fails(
+            "compute_loss_func needs num_items_in_batch", self.trainer, compute_loss_func=lambda outputs, labels, num_items_in_batch: None
+        )
+        scaled = type("Scaled", (Trainer,), {"loss_is_scaled_for_ga": True})
+        self.fails("loss_is_scaled_for_ga=True", self.trainer, scaled)
+
+    def test_losses_of_the_program_are_those_that_train(self):
+        def loss(outputs, labels, num_items_in_batch=None):
+            self.assertIsNone(num_items_in_batch)
+            return cross_entropy(outputs.logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+
+        class Mine(Trainer):
+            def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+                labels = inputs.pop("labels")
+                outputs = model(**inputs)
+                return loss(outputs, labels, num_items_in_batch)
+
+        usual, function, method = self.trainer(), self.trainer(compute_loss_func=loss), self.trainer(Mine)
+        losses = [trainer.train().training_loss for trainer in (usual, function, method)]
+        self.assertEqual(losses[1], losses[2])
+        self.assertAlmostEqual(losses[0], losses[1], places=5)
+
+    def test_callbacks_that_wait_for_an_event_that_does_not_happen(self):
+        for event in ("on_substep_end", "on_save"):
+            kind = type("Waits", (TrainerCallback,), {event: lambda *_, **__: None})
+            self.fails(f"Waits.{event} would not be called", self.trainer(callbacks=[kind()]).train)
+
+    def test_what_a_callback_cannot_ask_for(self):
+        for name in ("should_save", "should_epoch_stop"):
+            class Asks(TrainerCallback):
+                def on_step_end(self, arguments, state, control, **_):
+                    setattr(control, name, state.global_step == 2)
+
+            self.fails(f"a callback set control.{name}", self.trainer(callbacks=[Asks()]).train)
+
+
+class Honoured(Of):
+    def test_events_of_callbacks(self):
+        seen = []
+
+        class Sees(TrainerCallback):
+            pass
+
+        names = [name for name in vars(TrainerCallback) if name.startswith("on_") and name not in subject._NOT_FIRED]
+        for name in names:
+            setattr(Sees, name, lambda self, arguments, state, control, name=name, **_: seen.append(name))
+
+        def norm(self, arguments, state, control, model, **_):
+            gradients = [parameter.grad for parameter in model.parameters()]
+            norms.append(torch.linalg.vector_norm(torch.cat([gradient.flatten() for gradient in gradients])).item())
+
+        norms = []
+        Sees.on_pre_optimizer_step = norm
+        self.trainer(callbacks=[Sees()], eval_strategy="epoch", max_grad_norm=1e-3).train()
+        self.assertEqual([name for name in names if name not in (*seen, "on_pre_optimizer_step", "on_predict", "on_push_begin")], [])
+        self.assertEqual(seen.count("on_optimizer_step"), PER_EPOCH)
+        self.assertEqual(len(norms), PER_EPOCH)
+        for value in norms:  # after clipping
+            self.assertAlmostEqual(value, 1e-3, delta=1e-5)
+
+    def test_label_smoothing(self):
+        losses = [self.trainer(label_smoothing_factor=factor, max_steps=1).train().training_loss for factor in (0.0, 0.5)]
+        trainer = self.trainer()
+        batch = transformers.default_data_collator([Text()[index] for index in range(SAMPLES)])
+        self.assertAlmostEqual(losses[0], trainer.model(**batch).loss.item(), delta=0.2)
+        self.assertGreater(abs(losses[0] - losses[1]), 1e-4)
+
+    def test_checkpoints_alone(self):
+        def saved(**named):
+            trainer = self.trainer(max_steps=2 * PER_EPOCH, **named)
+            trainer.train()
+            folder = os.path.join(trainer.args.output_dir, "ringmaster")
+            names = os.listdir(folder) if os.path.isdir(folder) else []
+            return sorted(int(name.removeprefix("step-")) for name in names if name.startswith("step-"))
+
+        self.assertEqual(saved(save_strategy="no"), [])
+        self.assertEqual(saved(save_strategy="epoch"), [PER_EPOCH, 2 * PER_EPOCH])
+        self.assertEqual(saved(save_strategy="steps", save_steps=5), [5, 10, 12])
+        self.assertEqual(saved(save_strategy="steps", save_steps=0.25), [3, 6, 9, 12])  # a part of all steps
+        self.assertEqual(saved(save_strategy="steps", save_steps=5, save_total_limit=1), [12])
+        self.assertEqual(saved(save_strategy="steps", save_steps=5, ringmaster={"checkpoint_every": 7}), [7, 12])
+
+    def test_activation_checkpointing_changes_no_bit(self):
+        usual, checkpointed = self.trainer(), self.trainer(
+            activation_checkpointing=True, activation_checkpointing_kwargs={"every_n_layers": 2}
+        )  # fmt: skip
+        for trainer in (usual, checkpointed):
+            trainer.train()
+        self.assertTrue(checkpointed.model.is_gradient_checkpointing)
+        self.assertTrue(torch.equal(self.weights(usual), self.weights(checkpointed)))
+
+    def test_an_evaluation_in_bfloat16_leaves_the_weights(self):
+        usual, half = self.trainer(), self.trainer(bf16_full_eval=True, eval_strategy="steps", eval_steps=2)
+        for trainer in (usual, half):
+            trainer.train()
+            self.assertFalse(trainer.is_in_train)
+        self.assertEqual(half.model.dtype, torch.float32)
+        self.assertTrue(torch.equal(self.weights(usual), self.weights(half)))
+
+    def test_special_tokens_of_a_tokenizer_are_those_of_the_model(self):
+        words = Tokenizer(models.WordLevel({f"w{i}": i for i in range(WORDS)}, unk_token="w0"))
+        tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=words, pad_token="w5", eos_token="w6")
+        trainer = self.trainer(processing_class=tokenizer, max_steps=1)
+        trainer.data_collator = transformers.default_data_collator
+        trainer.train()
+        self.assertEqual((trainer.model.config.pad_token_id, trainer.model.config.eos_token_id), (5, 6))
+
+
+class Ends(Of):
+    def test_a_run_that_has_ended_ends_again_with_the_same_weights(self):
+        folder = self.folder()
+
+        class Stops(TrainerCallback):
+            def on_step_end(self, arguments, state, control, **_):
+                control.should_training_stop = state.global_step == stop_at
+
+        for stop_at in (PER_EPOCH, 4):
+            results = []
+            for attempt in range(2):
+                events = []
+                watch = type("Watch", (Stops,), {
+                    name: lambda self, *_, name=name, **__: events.append(name) for name in ("on_train_begin", "on_train_end", "on_step_begin")
+                })  # fmt: skip
+                trainer = self.trainer(
+                    callbacks=[watch()], output_dir=f"{folder}/{stop_at}", save_strategy="steps", save_steps=3, disable_tqdm=False
+                )
+                output = trainer.train()
+                results.append((output.global_step, output.training_loss, self.weights(trainer).tolist()))
+                self.assertEqual(trainer.state.global_step, stop_at)
+                self.assertEqual(events.count("on_step_begin"), stop_at if attempt == 0 else 0)
+                self.assertEqual((events[0], events[-1]), ("on_train_begin", "on_train_end"))
+                trainer.run.close()
+            self.assertEqual(results[0], results[1])
+            self.assertFalse(math.isnan(results[0][1]))
+
+    def test_a_second_training(self):
+        trainer = self.trainer(max_steps=1)
+        trainer.train()
+        self.fails("Trainer.train was called before", trainer.train)
+
+    def test_a_search_or_a_checkpoint_of_transformers(self):
+        self.fails("a search starts several runs", self.trainer().train, trial={"learning_rate": 1e-3})
+        self.fails("the same command continues", self.trainer().train, resume_from_checkpoint="out/checkpoint-3")
+
+
+class Signature(Case):
+    def test_takes_the_arguments_of_transformers(self):
+        mine = inspect.signature(Trainer.train).parameters
+        self.assertEqual(list(mine), list(inspect.signature(transformers.Trainer.train).parameters))
+
+
+if __name__ == "__main__":
+    unittest.main()
