@@ -140,6 +140,8 @@ class World {
   // Actions of users. Submit assigns `job.uid`.
   void Submit(const control::Key& key, core::Job job, int64_t total_steps, std::string queue = {});
   void SetQueue(const control::Key& key, std::string queue);
+  // Kueue admits all pods of the job's Workloads now.
+  void AdmitWorkloads(const control::Key& key);
   void Change(const control::Key& key, const std::function<void(core::Job&)>& change);
   void Delete(const control::Key& key, Cascade cascade = Cascade::kForeground);
   void DeleteNamespace();

@@ -35,6 +35,17 @@ void World::SetQueue(const Key& key, std::string queue) {
   JobChanged(key);
 }
 
+void World::AdmitWorkloads(const Key& key) {
+  const auto it = workloads_.find(key);
+  if (it == workloads_.end()) return;
+  for (WorkloadTruth& w : it->second) {
+    w.workload.reserved = w.workload.admitted = true;
+    w.workload.grants.clear();
+    for (const core::PodSet& set : w.workload.pod_sets) w.workload.grants.push_back({set.name, set.count});
+    Touch(key, w.workload);
+  }
+}
+
 Revision World::WorkloadChanged(const Key& key) {
   const Revision revision = ++revisions_[static_cast<size_t>(Kind::kWorkload)];
   for (const Observer& observer : observers_)
