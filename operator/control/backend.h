@@ -34,7 +34,8 @@ struct Key {
 
 // Increases with every change of an object. Comparable within a kind.
 using Revision = uint64_t;
-enum class Kind : uint8_t { kJob, kPod };
+enum class Kind : uint8_t { kJob, kPod, kWorkload };
+inline constexpr size_t kKinds = 3;
 
 struct Snapshot {
   core::Observed observed;
@@ -55,7 +56,7 @@ class View {
 
 // A write and its preconditions, which the API server checks:
 //  - the job exists with this uid, otherwise kNotFound: a late write never touches a job of the same name. An
-//    empty uid, for strays that no job owns, is valid with DeletePod and UntrackPod;
+//    empty uid, for strays that no job owns, is valid with DeletePod, UntrackPod and ReleaseWorkload;
 //  - SetStatus: the job's revision is `if_revision`, otherwise kConflict;
 //  - CreatePod: no pod of that name exists, otherwise kAlreadyExists;
 //  - DeletePod: a pod of that name exists, otherwise kNotFound, and has that uid, otherwise kConflict;
@@ -63,7 +64,11 @@ class View {
 //  - ReserveRoom: the nodes have room for all of its pods in addition to all pods that have a place,
 //    otherwise kConflict;
 //  - ReleaseGang: as DeletePod for each of its pods, and all that are gated have reserved places, otherwise
-//    kConflict. A pod without a gate is not an error.
+//    kConflict. A pod without a gate is not an error;
+//  - MakeWorkload with a name, SetWorkloadStatus: the Workload of this name exists, otherwise kNotFound, and
+//    has this uid and revision, otherwise kConflict. Without a name: it does not exist, otherwise
+//    kAlreadyExists;
+//  - DeleteWorkload, ReleaseWorkload: as DeletePod and UntrackPod.
 // PrepareGang only needs the job. It creates its objects in any order; after an error some may exist.
 //
 // A permanent refusal (quota, admission, permissions) is kForbidden and an invalid object is kInvalid, with

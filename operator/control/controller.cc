@@ -42,7 +42,8 @@ bool ViewIsBehind(Code code) {
 bool AboutPods(const core::Action& action) {
   return std::holds_alternative<core::CreatePod>(action) ||
          std::holds_alternative<core::PrepareGang>(action) ||
-         std::holds_alternative<core::ReleaseGang>(action);
+         std::holds_alternative<core::ReleaseGang>(action) ||
+         std::holds_alternative<core::MakeWorkload>(action);
 }
 
 // Whether the other writes of the decision are still valid after this error.
@@ -59,6 +60,7 @@ std::optional<Kind> KindOf(const core::Action& action) {
   if (std::holds_alternative<core::CreatePod>(action) || std::holds_alternative<core::DeletePod>(action) ||
       std::holds_alternative<core::UntrackPod>(action) || std::holds_alternative<core::ReleaseGang>(action))
     return Kind::kPod;
+  if (core::IsAboutWorkload(action)) return Kind::kWorkload;
   return std::nullopt;
 }
 

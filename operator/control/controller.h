@@ -134,16 +134,16 @@ class Controller {
     Time began{};       // when the current decision was made
     Time hold_until{};  // no decision before this time: the last one examined many pods and found nothing to
                         // do
-    std::vector<core::Action> unsent;      // in reverse order (an empty deque would keep a page)
-    std::optional<core::Refusal> refused;  // of a write of this decision
-    std::optional<core::Refusal> refusal;  // passed to the next decisions
-    int32_t refusals = 0;                  // refused decisions in a row
-    int64_t refused_generation = 0;        // the spec generation that was refused
-    std::set<std::string> taken_names;     // pod names that existed when their creation was requested
-    std::optional<Time> turn_at;           // when it may next write mere progress; unset: it has not asked
-    int32_t failed_status_writes = 0;      // in a row
-    std::optional<Time> stale_since;       // since when the view is behind without progress
-    std::array<Revision, 2> reached{};     // the revisions of the view at that time
+    std::vector<core::Action> unsent;        // in reverse order (an empty deque would keep a page)
+    std::optional<core::Refusal> refused;    // of a write of this decision
+    std::optional<core::Refusal> refusal;    // passed to the next decisions
+    int32_t refusals = 0;                    // refused decisions in a row
+    int64_t refused_generation = 0;          // the spec generation that was refused
+    std::set<std::string> taken_names;       // pod names that existed when their creation was requested
+    std::optional<Time> turn_at;             // when it may next write mere progress; unset: it has not asked
+    int32_t failed_status_writes = 0;        // in a row
+    std::optional<Time> stale_since;         // since when the view is behind without progress
+    std::array<Revision, kKinds> reached{};  // the revisions of the view at that time
     std::optional<Time> requeue_at;
     std::vector<core::Event> events;
   };

@@ -22,19 +22,22 @@ class Freshness {
   bool Fresh(const Key& key, const View& view) {
     auto it = awaited_.find(key);
     if (it == awaited_.end()) return true;
-    if (view.Seen(Kind::kJob, key) < it->second[0] || view.Seen(Kind::kPod, key) < it->second[1])
-      return false;
+    for (const Kind kind : kAll)
+      if (const Revision awaited = it->second[static_cast<size_t>(kind)];
+          awaited > 0 && view.Seen(kind, key) < awaited)
+        return false;
     awaited_.erase(it);
     return true;
   }
 
   // Returns the revisions that the awaited watches have reached, 0 for the others. The result changes as long
   // as these watches make progress.
-  std::array<Revision, 2> Reached(const Key& key, const View& view) const {
-    std::array<Revision, 2> reached{};
+  std::array<Revision, kKinds> Reached(const Key& key, const View& view) const {
+    std::array<Revision, kKinds> reached{};
     const auto it = awaited_.find(key);
     if (it == awaited_.end()) return reached;
-    for (const Kind kind : {Kind::kJob, Kind::kPod}) {
+    for (const Kind kind : kAll) {
+      if (it->second[static_cast<size_t>(kind)] == 0) continue;
       const Revision seen = view.Seen(kind, key);
       if (seen < it->second[static_cast<size_t>(kind)]) reached[static_cast<size_t>(kind)] = seen;
     }
@@ -45,7 +48,9 @@ class Freshness {
   void Forget(const Key& key) { awaited_.erase(key); }
 
  private:
-  std::map<Key, std::array<Revision, 2>> awaited_;
+  static constexpr Kind kAll[] = {Kind::kJob, Kind::kPod, Kind::kWorkload};
+
+  std::map<Key, std::array<Revision, kKinds>> awaited_;
 };
 
 }  // namespace ringmaster::control

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "operator/core/decide_steps.h"
+#include "operator/core/kueue_decide.h"
 #include "operator/core/summary.h"
 
 namespace ringmaster::core {
@@ -20,7 +21,8 @@ Ledger ClampFutureTimes(const Observed& o, Time now);
 
 Decision Decide(const Observed& o, Time now) {
   // A new job that is to be suspended is marked so, and its first pods belong to another attempt.
-  const bool begins = NotBegun(o.status.ledger) && (!o.job.suspend || !o.pods.empty()) && o.invalid.empty() &&
+  const bool stopped = o.job.suspend || HeldByQuota(o);
+  const bool begins = NotBegun(o.status.ledger) && (!stopped || !o.pods.empty()) && o.invalid.empty() &&
                       !o.job.deleted && !o.status.ended();
   return begins ? DecideAccepted(Begun(o, now), now) : DecideAccepted(o, now);
 }
@@ -39,7 +41,10 @@ Decision DecideAccepted(const Observed& o, Time now) {
   if (Ledger clamped = ClampFutureTimes(o, now); clamped != ledger)
     return WriteLedger(o, std::move(clamped), now, "the clock was set back");
   if (auto decision = CheckEnd(o, now, requeue)) return *std::move(decision);
-  if (o.job.suspend || ledger.stop_since || ledger.suspended) return Suspend(o, now, requeue);
+  const bool held = HeldByQuota(o);
+  const bool begun = ledger.attempt > 0 && !NotBegun(ledger);
+  if (held && !o.job.suspend && !begun && !ledger.suspended && o.pods.empty()) return AwaitQuota(o, now);
+  if (o.job.suspend || held || ledger.stop_since || ledger.suspended) return Suspend(o, now, requeue);
   if (ledger.attempt == 0) return Accept(o, now);
   if (auto decision = CheckSuspects(o, now, requeue)) return *std::move(decision);
   if (auto decision = CheckFailures(o, now, requeue)) return *std::move(decision);
@@ -118,7 +123,8 @@ Display Refresh(const Observed& o, Ledger ledger, Time now, Decision& decision, 
   if (!write && display != before) {
     deferrable = EqualIgnoringDetails(display, before);
     const bool waits =
-        !ledger.placed && display.Of(ConditionType::kScheduled).reason == Reason::kWaitingForCapacity;
+        !ledger.placed && (display.Of(ConditionType::kScheduled).reason == Reason::kWaitingForCapacity ||
+                           display.Of(ConditionType::kScheduled).reason == Reason::kWaitingForQuota);
     const Duration pause = !deferrable ? kDisplayInterval
                            : waits     ? kWaitingInterval
                                        : o.job.progress_interval;
@@ -291,7 +297,8 @@ void MoveRedone(const Observed& o, Ledger& ledger) {
 }  // namespace
 
 TimeAccounting TimeAccountingOf(const Observed& o, const Ledger& ledger, Time now) {
-  if (ledger.outcome != Outcome::kNone || ledger.suspended || ledger.stop_since || ledger.attempt == 0)
+  if (ledger.outcome != Outcome::kNone || ledger.suspended || ledger.stop_since || ledger.attempt == 0 ||
+      NotBegun(ledger))
     return TimeAccounting::kNothing;
   const bool again = ledger.failures_in_row > 0;
   if (!ledger.placed) {

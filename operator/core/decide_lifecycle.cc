@@ -8,6 +8,7 @@
 
 #include "operator/core/decide.h"
 #include "operator/core/decide_steps.h"
+#include "operator/core/kueue_decide.h"
 #include "operator/core/rules.h"
 
 namespace ringmaster::core {
@@ -131,6 +132,7 @@ Decision CleanUpDeleted(const Observed& o, Time now, Requeue& requeue) {
       decision.actions.push_back(UntrackPod{pod.name, pod.uid});
   }
   decision.reason = o.job.orphans ? "deleted; its pods run on" : "deleted";
+  if (decision.actions.empty() && (o.pods.empty() || o.job.orphans)) ReleaseWorkloads(o, decision.actions);
   decision.requeue_at = requeue.at();
   return decision;
 }
@@ -146,6 +148,9 @@ std::optional<Decision> ReleaseStrays(const Observed& o, Time now, Requeue& requ
       RemovePod(o.job, pod, kDrainGrace, now, decision.actions, requeue);
     }
   }
+  if (o.strays.empty())
+    for (const PodRef& stray : o.stray_workloads)
+      decision.actions.push_back(ReleaseWorkload{stray.name, stray.uid});
   if (decision.actions.empty()) return std::nullopt;
   decision.reason = "letting go of the pods of an earlier job";
   return decision;
@@ -174,6 +179,7 @@ Decision CleanUpEnded(const Observed& o, Time now, Requeue& requeue) {
     DrainPod(o.job, pod, now, decision.actions, requeue);
   }
   decision.reason = "ended";
+  if (decision.actions.empty()) FinishWorkload(o, decision.actions);
   if (o.job.ttl) {
     if (now >= ended + *o.job.ttl && decision.actions.empty()) {
       decision.actions.push_back(DeleteJob{});
@@ -221,6 +227,7 @@ Decision StaySuspended(const Observed& o, Time now) {
   Requeue requeue;
   for (const Pod& pod : o.pods) RemovePod(o.job, pod, Duration{0}, now, decision.actions, requeue);
   decision.reason = "suspended";
+  if (o.pods.empty()) SettleWorkload(o, now, decision.actions, requeue);
   if (decision.actions.empty()) Refresh(o, o.status.ledger, now, decision, requeue);
   decision.requeue_at = requeue.at();
   return decision;
@@ -257,7 +264,7 @@ Decision CarryOutStop(const Observed& o, Time now, Requeue& requeue) {
 Decision Suspend(const Observed& o, Time now, Requeue& requeue) {
   const Ledger& ledger = o.status.ledger;
   if (ledger.suspended) {
-    if (!o.job.suspend && o.pods.empty()) return Resume(o, now);
+    if (!o.job.suspend && !HeldByQuota(o) && o.pods.empty()) return Resume(o, now);
     return StaySuspended(o, now);
   }
   if (!ledger.stop_since) {

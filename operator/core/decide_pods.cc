@@ -12,6 +12,7 @@
 #include "base/rng.h"
 #include "operator/core/decide.h"
 #include "operator/core/decide_steps.h"
+#include "operator/core/kueue_decide.h"
 #include "operator/core/summary.h"
 
 namespace ringmaster::core {
@@ -35,6 +36,12 @@ bool Draining(const Observed& o) {
   });
 }
 
+const Refusal* ActiveRefusal(const Observed& o, Time now) {
+  if (o.preflight) return &*o.preflight;
+  if (o.refusal && now < o.refusal->retry_at) return &*o.refusal;
+  return nullptr;
+}
+
 namespace {
 
 // Whether the scheduler's message names what the nodes lack. For a gang it does so for one pod; the others
@@ -50,13 +57,6 @@ int32_t RoomForGated(const Observed& o, const Placement& p) {
 // Whether the gang runs, so that each further pod can join it alone.
 bool RunsAlready(const Observed& o, const Placement& p) {
   return o.status.ledger.placed && o.job.in_place && p.bound >= p.needed;
-}
-
-// Returns the refusal that forbids creating pods now, or nullptr.
-const Refusal* ActiveRefusal(const Observed& o, Time now) {
-  if (o.preflight) return &*o.preflight;
-  if (o.refusal && now < o.refusal->retry_at) return &*o.refusal;
-  return nullptr;
 }
 
 // Whether the gang looks for its nodes with a limit.
@@ -152,7 +152,7 @@ void ReleaseGated(const Observed& o, Time now, std::vector<Action>& actions) {
 
 std::vector<int32_t> WaitingRanks(const Observed& o) {
   const Ledger& ledger = o.status.ledger;
-  if (o.job.deleted || o.job.suspend || !o.invalid.empty() || !o.strays.empty() ||
+  if (o.job.deleted || o.job.suspend || HeldByQuota(o) || !o.invalid.empty() || !o.strays.empty() ||
       !MayReserve(ledger, ledger.attempt))
     return {};
   const int32_t wanted = o.job.in_place ? o.job.Target() : ledger.gang_size;
@@ -472,6 +472,7 @@ Decision Converge(const Observed& o, Time now, Requeue& requeue) {
       const Display display = Refresh(o, std::move(next), now, decision, requeue);
       decision.reason =
           display.Of(ConditionType::kReady).truth == Truth::kTrue ? "as desired" : "waiting for pods";
+      if (decision.actions.empty()) ReportToQuota(o, decision.actions);
     }
   }
   decision.requeue_at = requeue.at();

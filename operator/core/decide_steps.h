@@ -119,6 +119,8 @@ struct Placement {
 Placement PlacementOf(const Observed& observed, const Ledger& ledger);
 // What keeps the gang from its nodes.
 std::string MissingText(const Observed& observed, const Placement& placement);
+// Returns the refusal that forbids creating objects now, or nullptr.
+const Refusal* ActiveRefusal(const Observed& observed, Time now);
 // Whether a pod of another attempt, or of an earlier job of this name, still exists.
 bool Draining(const Observed& observed);
 // Withdraws a gang that did not find its nodes in time.

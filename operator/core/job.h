@@ -104,8 +104,12 @@ struct Job {
   CleanPods clean_pods = CleanPods::kRunning;
   Duration progress_interval = seconds(5);  // between two status writes for progress alone
 
+  std::optional<int32_t> granted;  // the workers that Kueue has admitted; unset: no limit
+
   // The desired number of workers: the scale subresource, clamped to min and max.
-  int32_t Target() const { return std::clamp(replicas, min, std::max(min, max)); }
+  int32_t Wanted() const { return std::clamp(replicas, min, std::max(min, max)); }
+  // The workers that the gang has: fewer than desired when Kueue has admitted fewer.
+  int32_t Target() const { return granted ? std::max(std::min(Wanted(), *granted), min) : Wanted(); }
   // The pods of other roles.
   int32_t RolePods() const;
   // Whether a gang with this number of workers has the rank.

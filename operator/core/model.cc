@@ -113,7 +113,11 @@ const char* ActionName(const Action& action) {
                  [](const SetGang&) { return "SetGang"; }, [](const DeleteJob&) { return "DeleteJob"; },
                  [](const PrepareGang&) { return "PrepareGang"; },
                  [](const ReserveRoom&) { return "ReserveRoom"; },
-                 [](const ReleaseGang&) { return "ReleaseGang"; }},
+                 [](const ReleaseGang&) { return "ReleaseGang"; },
+                 [](const MakeWorkload&) { return "MakeWorkload"; },
+                 [](const SetWorkloadStatus&) { return "SetWorkloadStatus"; },
+                 [](const DeleteWorkload&) { return "DeleteWorkload"; },
+                 [](const ReleaseWorkload&) { return "ReleaseWorkload"; }},
       action);
 }
 
@@ -145,6 +149,22 @@ std::string ToString(const Action& action) {
           [](const ReleaseGang& a) {
             return fmt::format("ReleaseGang(attempt {}, {} pods)", a.attempt, a.pods.size());
           },
+          [](const MakeWorkload& a) {
+            std::string text =
+                fmt::format("MakeWorkload({} in queue {}", a.name.empty() ? "new" : a.name, a.queue);
+            for (const PodSet& set : a.pod_sets) text += fmt::format(", {} x {}", set.count, set.name);
+            return text + ")";
+          },
+          [](const SetWorkloadStatus& a) {
+            using Change = SetWorkloadStatus::Change;
+            const std::string what = a.change == Change::kClear    ? "cleared after " + a.reason
+                                     : a.change == Change::kFinish ? a.reason
+                                     : a.change == Change::kReport ? PodsReadyName(a.pods_ready)
+                                                                   : "gives back quota";
+            return fmt::format("SetWorkloadStatus({}, {})", a.name, what);
+          },
+          [](const DeleteWorkload& a) { return fmt::format("DeleteWorkload({})", a.name); },
+          [](const ReleaseWorkload& a) { return fmt::format("ReleaseWorkload({})", a.name); },
       },
       action);
 }
@@ -191,6 +211,17 @@ std::string ToString(const Observed& observed, Time now) {
   if (!observed.fit.missing.empty()) text += " | " + observed.fit.missing;
   if (observed.preflight) text += " | preflight: " + observed.preflight->message;
   if (observed.refusal) text += " | refused: " + observed.refusal->message;
+  if (observed.quota) {
+    text += fmt::format(" | queue '{}'{}", observed.quota->queue,
+                        observed.quota->api == Quota::Api::kRead ? "" : " unread");
+    for (const Workload& w : observed.quota->workloads)
+      text += fmt::format(
+          " | workload {}{}{}{}{}{}{}{} {}", w.name, w.held ? " held" : "", w.deleting ? " deleting" : "",
+          w.active ? "" : " inactive", w.reserved ? " reserved" : "", w.admitted ? " admitted" : "",
+          w.evicted ? " evicted" : "", w.finished ? " finished" : "", PodsReadyName(w.pods_ready));
+    if (observed.job.granted) text += fmt::format(" | granted {}", *observed.job.granted);
+  }
+  for (const PodRef& w : observed.stray_workloads) text += " | stray workload " + w.name;
   if (observed.report) {
     text += fmt::format(" | gang {} gen {} step {} live {} silent {}", GangPhaseName(observed.report->phase),
                         observed.report->generation, observed.report->step, observed.report->live_pods.size(),

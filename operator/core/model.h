@@ -41,6 +41,10 @@
 //  I20. A program that failed starts again only after its failure was counted and the back-off is over.
 //  I21. A job without a coordinator succeeds only when every rank that decides about it ended with exit code
 //       0: all of them, or rank 0 alone.
+//  I22. No pod of a job in a queue of Kueue is created before its Workload is admitted, or after it is
+//       evicted.
+//  I23. The admission of a Workload is cleared, and the Workload of a job that continues is deleted, only
+//       when no pod of the job is left.
 //
 // The controller adds two (control/controller.h): after a write, no decision from a view that does not
 // include it; after a write of unknown outcome, a live read first.
@@ -50,11 +54,13 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
 #include "base/time.h"
 #include "operator/core/job.h"
+#include "operator/core/kueue_workload.h"
 #include "operator/core/status.h"
 #include "rendezvous/report.h"
 
@@ -107,6 +113,12 @@ struct PodDetails {
 struct Pod : PodState, PodDetails {
   std::vector<std::string> conditions;  // the types of those that are true
   bool operator==(const Pod&) const = default;
+};
+
+struct PodRef {
+  std::string name;
+  std::string uid;
+  bool operator==(const PodRef&) const = default;
 };
 
 // The order to a job's coordinator. It holds until the next one.
@@ -185,6 +197,8 @@ struct Observed {
   // Pods that an earlier job of this name has left behind: the garbage collector deletes them, or they were
   // orphaned and run on.
   std::vector<Pod> strays;
+  // Workloads of earlier jobs of this name that our finalizer holds.
+  std::vector<PodRef> stray_workloads;
   std::optional<rendezvous::Report> report;  // only in place
   std::optional<SetGang> order;              // the last order of this process to the coordinator
   std::optional<PrepareGang> prepared;       // the supporting objects are complete, for this request
@@ -199,6 +213,7 @@ struct Observed {
   std::string invalid;
   std::optional<Refusal> preflight;  // predicted: no pod is requested
   std::optional<Refusal> refusal;    // of the last write about pods, until one succeeds
+  std::optional<Quota> quota;        // set for a job in a queue of Kueue, or with a Workload of earlier
   bool operator==(const Observed&) const = default;
 };
 
@@ -216,11 +231,6 @@ struct CreatePod {
   std::vector<std::string> excluded_nodes{};  // sorted
   std::vector<std::string> avoided_nodes{};   // sorted; used only when no other node has room
   bool operator==(const CreatePod&) const = default;
-};
-struct PodRef {
-  std::string name;
-  std::string uid;
-  bool operator==(const PodRef&) const = default;
 };
 // Reserves places for the waiting pods of these ranks, and for no others. All of them must have room,
 // otherwise none keeps a place (kConflict). A reservation ends with the attempt, with the process, and when
@@ -253,11 +263,57 @@ struct UntrackPod {
   std::string uid;
   bool operator==(const UntrackPod&) const = default;
 };
+// Creates the job's Workload, or updates the one of this name and revision, which holds no quota.
+struct MakeWorkload {
+  std::string name{};  // empty: create
+  std::string uid{};
+  uint64_t revision = 0;
+  std::string queue{};
+  std::vector<PodSet> pod_sets{};
+  bool operator==(const MakeWorkload&) const = default;
+};
+struct SetWorkloadStatus {
+  enum class Change : uint8_t {
+    kClear,     // no pod is left after an eviction: Kueue may give the quota to others
+    kFinish,    // the job has ended
+    kReport,    // whether its pods are ready
+    kGiveBack,  // quota of workers that have left
+  };
+  std::string name;
+  std::string uid;
+  uint64_t revision = 0;
+  Change change = Change::kReport;
+  std::string reason{};                           // kClear: of the eviction; kFinish: Succeeded or Failed
+  std::string message{};                          // kClear, kFinish
+  PodsReady pods_ready = PodsReady::kUnreported;  // kReport
+  std::vector<Grant> unused{};  // kGiveBack: pods of each pod set that do not exist any more
+  bool operator==(const SetWorkloadStatus&) const = default;
+};
+// Requests the deletion of a Workload; our finalizer holds it.
+struct DeleteWorkload {
+  std::string name;
+  std::string uid;
+  bool operator==(const DeleteWorkload&) const = default;
+};
+// Removes our finalizer. A Workload that is gone is not an error.
+struct ReleaseWorkload {
+  std::string name;
+  std::string uid;
+  bool operator==(const ReleaseWorkload&) const = default;
+};
 struct DeleteJob {
   bool operator==(const DeleteJob&) const = default;
 };
-using Action = std::variant<SetStatus, CreatePod, DeletePod, UntrackPod, SetGang, DeleteJob, PrepareGang,
-                            ReserveRoom, ReleaseGang>;
+using Action =
+    std::variant<SetStatus, CreatePod, DeletePod, UntrackPod, SetGang, DeleteJob, PrepareGang, ReserveRoom,
+                 ReleaseGang, MakeWorkload, SetWorkloadStatus, DeleteWorkload, ReleaseWorkload>;
+template <class A>
+inline constexpr bool kIsAboutWorkload =
+    std::is_same_v<A, MakeWorkload> || std::is_same_v<A, SetWorkloadStatus> ||
+    std::is_same_v<A, DeleteWorkload> || std::is_same_v<A, ReleaseWorkload>;
+inline bool IsAboutWorkload(const Action& action) {
+  return std::visit([](const auto& a) { return kIsAboutWorkload<std::decay_t<decltype(a)>>; }, action);
+}
 
 // A Kubernetes event. Sent after the actions of its decision were acknowledged, possibly twice after a crash.
 struct Event {

@@ -110,6 +110,22 @@ constexpr Row kRows[] = {
     {Reason::kNoPriorityClass, "NoPriorityClass", "Admitted",
      "The cluster has no PriorityClass of the name that `scheduling.priorityClassName` or a template gives. "
      "Create it, and the job continues by itself; or correct the name."},
+    {Reason::kWaitingForQuota, "WaitingForQuota", "Admitted, Scheduled, Ready, Suspended",
+     "Kueue has not admitted the job; the message is Kueue's. It starts when its queue has quota for it."},
+    {Reason::kEvicted, "Evicted", "Admitted, Scheduled, Ready, Suspended",
+     "Kueue takes the quota back, for the reason in the message: the workers write a checkpoint and exit, "
+     "and "
+     "the job is queued again."},
+    {Reason::kDeactivated, "Deactivated", "Admitted, Scheduled, Ready, Suspended",
+     "The job's Workload has `spec.active: false`. Set it to true to queue the job again."},
+    {Reason::kNoKueue, "NoKueue", "Admitted, Scheduled, Ready, Suspended",
+     "The job has the label `kueue.x-k8s.io/queue-name`, and the cluster does not have Kueue. Install it, or "
+     "remove the label."},
+    {Reason::kNoQueue, "NoQueue", "Admitted, Scheduled, Ready, Suspended",
+     "The namespace has no LocalQueue of the name in the label `kueue.x-k8s.io/queue-name`. Create it, or "
+     "correct the label."},
+    {Reason::kNoFlavor, "NoFlavor", "Admitted, Scheduled, Ready, Suspended",
+     "Kueue admitted the job to a ResourceFlavor that does not exist. Create it."},
 };
 
 }  // namespace

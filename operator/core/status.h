@@ -84,6 +84,13 @@ enum class Reason : uint8_t {
   kChiefSucceeded,
   // Admitted, once more
   kNoPriorityClass,
+  // Admitted, Scheduled, Ready, Suspended: Kueue
+  kWaitingForQuota,
+  kEvicted,
+  kDeactivated,
+  kNoKueue,
+  kNoQueue,
+  kNoFlavor,
 };
 const char* ReasonName(Reason reason);
 

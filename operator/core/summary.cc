@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "operator/core/decide_steps.h"
+#include "operator/core/kueue_decide.h"
 #include "rendezvous/transport_name.h"
 
 namespace ringmaster::core {
@@ -61,6 +62,7 @@ struct SummaryInput {
   Placement placement;
   bool ended = false;
   Time now{};
+  std::optional<QuotaHold> hold;  // why Kueue holds it
 };
 
 Counts Count(const Observed& o, const Ledger& ledger) {
@@ -87,6 +89,7 @@ Phase PhaseOf(const SummaryInput& s) {
   const Ledger& l = s.ledger;
   if (l.outcome == Outcome::kSucceeded) return Phase::kSucceeded;
   if (l.outcome == Outcome::kFailed) return Phase::kFailed;
+  if (s.hold && !l.stop_since && s.o.pods.empty()) return Phase::kPending;
   if (l.suspended) return Phase::kSuspended;
   if (l.stop_since) return Phase::kSuspending;
   if (l.attempt == 0) return Phase::kPending;
@@ -243,6 +246,12 @@ std::pair<Reason, std::string> WhyNotReady(const SummaryInput& s) {
 
 void SetPodConditions(const SummaryInput& s, Writer& writer) {
   const Ledger& l = s.ledger;
+  if (s.hold && !l.stop_since && s.o.pods.empty()) {
+    writer.Set(ConditionType::kScheduled, false, s.hold->reason, "");
+    writer.Set(ConditionType::kReady, false, s.hold->reason, "");
+    writer.Set(ConditionType::kDegraded, false, Reason::kAsWished, "");
+    return;
+  }
   const bool wanted = !s.ended && !l.suspended && !l.stop_since;
   if (!wanted) {
     const Reason why = s.ended ? Reason::kEnded : Reason::kStopping;
@@ -288,7 +297,9 @@ void SetAdmitted(const SummaryInput& s, Writer& writer) {
   const Refusal* refusal = RefusalOf(s.o);
   if (!s.o.invalid.empty()) {
     writer.Set(ConditionType::kAdmitted, false, Reason::kInvalid, s.o.invalid);
-  } else if (s.ledger.suspended) {
+  } else if (s.hold && !(refusal != nullptr && s.o.pods.empty())) {
+    writer.Set(ConditionType::kAdmitted, false, s.hold->reason, s.hold->message);
+  } else if (s.ledger.suspended && (s.o.job.suspend || refusal == nullptr)) {
     writer.Set(ConditionType::kAdmitted, false, Reason::kSuspendRequested, "");
   } else if (refusal != nullptr && !s.ended && !s.ledger.stop_since) {
     writer.Set(ConditionType::kAdmitted, false, ReasonOf(refusal->kind),
@@ -298,17 +309,17 @@ void SetAdmitted(const SummaryInput& s, Writer& writer) {
   }
 }
 
-void SetEndConditions(const Ledger& l, Writer& writer) {
+void SetEndConditions(const SummaryInput& s, Writer& writer) {
+  const Ledger& l = s.ledger;
   const bool succeeded = l.outcome == Outcome::kSucceeded;
   const bool failed = l.outcome == Outcome::kFailed;
   writer.Set(ConditionType::kSucceeded, succeeded, succeeded ? l.outcome_reason : Reason::kNotFinished,
              succeeded ? l.outcome_message : "");
   writer.Set(ConditionType::kFailed, failed, failed ? l.outcome_reason : Reason::kNotFailed,
              failed ? l.outcome_message : "");
-  writer.Set(
-      ConditionType::kSuspended, l.suspended,
-      l.suspended ? Reason::kSuspendRequested : (l.stop_since ? Reason::kStopping : Reason::kNotSuspended),
-      "");
+  const Reason suspended = s.hold ? s.hold->reason : Reason::kSuspendRequested;
+  writer.Set(ConditionType::kSuspended, l.suspended,
+             l.suspended ? suspended : (l.stop_since ? Reason::kStopping : Reason::kNotSuspended), "");
 }
 
 // Whether the operator cannot proceed until a user acts. Room for ports and quota may come by itself.
@@ -331,6 +342,7 @@ void SetReconciliation(const SummaryInput& s, Writer& writer) {
     return SetStalled(writer, Reason::kInvalid, admitted.message);
   if (active && refusal != nullptr && NeedsUser(refusal->kind))
     return SetStalled(writer, admitted.reason, admitted.message);
+  if (s.hold && s.hold->needs_user) return SetStalled(writer, s.hold->reason, s.hold->message);
   writer.Clear(ConditionType::kStalled);
   if (writer.Of(ConditionType::kReady).truth == Truth::kTrue)
     return writer.Clear(ConditionType::kReconciling);
@@ -376,8 +388,10 @@ Reason ReasonOf(RefusalKind kind) {
 
 Display Summarize(const Observed& o, const Ledger& ledger, Time now) {
   const Display& before = o.status.display;
-  SummaryInput input{o,  ledger, Count(o, ledger), PlacementOf(o, ledger), ledger.outcome != Outcome::kNone,
-                     now};
+  SummaryInput input{o,   ledger, Count(o, ledger), PlacementOf(o, ledger), ledger.outcome != Outcome::kNone,
+                     now, {}};
+  // A suspension by the user comes first.
+  if (!input.ended && !o.job.suspend && o.invalid.empty()) input.hold = QuotaHoldOf(o);
   Display display = before;
   display.observed_spec_generation = o.job.spec_generation;
   display.phase = PhaseOf(input);
@@ -397,7 +411,7 @@ Display Summarize(const Observed& o, const Ledger& ledger, Time now) {
   SetPodConditions(input, writer);
   SetGangConditions(input, writer);
   SetAdmitted(input, writer);
-  SetEndConditions(ledger, writer);
+  SetEndConditions(input, writer);
   SetReconciliation(input, writer);
   if (display != before) display.progress_at = now;
   return display;

@@ -237,9 +237,14 @@ void LocalBackend::Execute(control::Write write, std::function<void(Result<Revis
 
 Result<Revision> LocalBackend::ApplyAction(const control::Write& write, JobEntry& entry) {
   // The analysis does not know that std::visit calls the lambda with the mutex held.
-  return std::visit([&](const auto& action)
-                        RM_NO_THREAD_SAFETY_ANALYSIS { return Apply(write, entry, action); },
-                    write.action);
+  return std::visit(
+      [&](const auto& action) RM_NO_THREAD_SAFETY_ANALYSIS -> Result<Revision> {
+        if constexpr (core::kIsAboutWorkload<std::decay_t<decltype(action)>>)
+          return Error{Code::kInvalid, "local processes have no quota"};
+        else
+          return Apply(write, entry, action);
+      },
+      write.action);
 }
 
 Result<Revision> LocalBackend::Apply(const control::Write& write, JobEntry& entry,

@@ -56,6 +56,7 @@ SimBackend::SimBackend(World& world, Scheduler& scheduler, const Faults& faults,
     if (Alive()) Notify(key);
   };
   observer.support_changed = [this](const Key& key) { OnSupport(key); };
+  observer.workload_changed = [this](const Key& key) { OnWorkloads(key); };
   observer.node_changed = [this](const std::string& name) { OnNode(name); };
   world_.Observe(std::move(observer));
 }
@@ -73,7 +74,9 @@ void SimBackend::Restart(World::Term term) {
   restarts_.clear();
   for (const auto& [name, node] : world_.nodes()) LearnNode(name, node);
   for (const auto& [key, job] : world_.jobs()) ReadNow(key);  // also what is left of deleted jobs
-  for (const Kind kind : {Kind::kJob, Kind::kPod}) seen_[static_cast<size_t>(kind)] = world_.revision(kind);
+  for (const Key& key : world_.WorkloadKeys()) ReadNow(key);
+  for (const Kind kind : {Kind::kJob, Kind::kPod, Kind::kWorkload})
+    seen_[static_cast<size_t>(kind)] = world_.revision(kind);
   for (Time& at : last_delivery_) at = scheduler_.now();
 }
 
@@ -90,7 +93,9 @@ std::optional<control::Snapshot> SimBackend::Observe(const Key& key) const {
   control::Snapshot snapshot;
   core::Observed& o = snapshot.observed;
   if (!cached.job) {
-    if (cached.pods.empty()) return std::nullopt;
+    for (const WorkloadTruth& w : cached.workloads)
+      if (w.workload.held) o.stray_workloads.push_back({w.workload.name, w.workload.uid});
+    if (cached.pods.empty() && o.stray_workloads.empty()) return std::nullopt;
     o.job.name = key.name;
     o.job.deleted = true;
     for (const auto& [name, pod] : cached.pods) o.strays.push_back(pod);
@@ -106,6 +111,7 @@ std::optional<control::Snapshot> SimBackend::Observe(const Key& key) const {
   std::sort(o.pods.begin(), o.pods.end(), [](const core::Pod& a, const core::Pod& b) {
     return std::pair(a.attempt, a.rank) < std::pair(b.attempt, b.rank);
   });
+  ReadQuota(cached, o);
   o.provider = world_.provider();
   if (!world_.nodes().empty()) o.not_ready_nodes.emplace(not_ready_.begin(), not_ready_.end());
   for (const auto& [name, at] : restarts_) o.restarted_nodes.push_back({name, at});
@@ -168,7 +174,7 @@ Revision SimBackend::Seen(Kind kind, const Key&) const { return seen_[static_cas
 std::vector<Key> SimBackend::Keys() const {
   std::vector<Key> keys;
   for (const auto& [key, cached] : cache_)
-    if (cached.job || !cached.pods.empty()) keys.push_back(key);
+    if (cached.job || !cached.pods.empty() || !cached.workloads.empty()) keys.push_back(key);
   return keys;
 }
 
@@ -218,7 +224,8 @@ void SimBackend::Deliver(Stream stream, std::function<void()> what) {
 void SimBackend::OnJob(const Key& key) {
   if (!Alive()) return;
   std::optional<JobPart> part;
-  if (const JobTruth* truth = world_.Find(key)) part = JobPart{truth->job, truth->status, truth->revision};
+  if (const JobTruth* truth = world_.Find(key))
+    part = JobPart{truth->job, truth->status, truth->revision, truth->queue};
   Deliver(kJobs, [this, key, part = std::move(part), revision = world_.revision(Kind::kJob)]() mutable {
     Cached& cached = cache_[key];
     if (revision > cached.floor[0]) {
@@ -278,6 +285,32 @@ void SimBackend::OnSupport(const Key& key) {
     cached.support = support;
     Notify(key);
   });
+}
+
+void SimBackend::OnWorkloads(const Key& key) {
+  if (!Alive()) return;
+  Deliver(kWorkloads,
+          [this, key, all = world_.WorkloadsOf(key), revision = world_.revision(Kind::kWorkload)]() mutable {
+            Cached& cached = cache_[key];
+            if (revision > cached.floor[2]) cached.workloads = std::move(all);
+            seen_[2] = std::max(seen_[2], revision);
+            Notify(key);
+          });
+}
+
+void SimBackend::ReadQuota(const Cached& cached, core::Observed& o) {
+  core::Quota quota;
+  quota.api = core::Quota::Api::kRead;
+  quota.queue = cached.job->queue;
+  for (const WorkloadTruth& w : cached.workloads) {
+    if (w.owner_uid == o.job.uid)
+      quota.workloads.push_back(w.workload);
+    else if (w.workload.held)
+      o.stray_workloads.push_back({w.workload.name, w.workload.uid});
+  }
+  if (quota.queue.empty() && quota.workloads.empty()) return;
+  o.quota = std::move(quota);
+  core::LimitToQuota(o);
 }
 
 void SimBackend::OnNode(const std::string& name) {
@@ -398,6 +431,8 @@ void SimBackend::ReadNow(const Key& key) {
   cached.job.reset();
   cached.floor[0] = world_.revision(Kind::kJob);
   cached.floor[1] = world_.revision(Kind::kPod);
+  cached.floor[2] = world_.revision(Kind::kWorkload);
+  cached.workloads = world_.WorkloadsOf(key);
   cached.support_version = ++support_version_;
   cached.support.reset();
   std::set<std::string> names;
@@ -405,7 +440,7 @@ void SimBackend::ReadNow(const Key& key) {
   for (const auto& [name, pod] : world_.StraysOf(key)) names.insert(name);
   if (truth != nullptr) {
     for (const auto& [name, pod] : truth->pods) names.insert(name);
-    cached.job = JobPart{truth->job, truth->status, truth->revision};
+    cached.job = JobPart{truth->job, truth->status, truth->revision, truth->queue};
     if (truth->support_complete) cached.support = truth->support;
   }
   CheckReservation(key, cached);

@@ -53,13 +53,15 @@ class SimBackend final : public control::Backend {
     core::Job job;
     core::Status status;
     control::Revision revision = 0;
+    std::string queue;
   };
   struct Cached {
     std::optional<JobPart> job;
     std::map<std::string, core::Pod> pods;
     std::map<std::string, std::string> owners;  // uids of jobs, by uid of the pod
     // The revisions of the last live read. Older watch events are outdated.
-    control::Revision floor[2] = {0, 0};
+    control::Revision floor[control::kKinds] = {};
+    std::vector<WorkloadTruth> workloads;
     std::optional<core::PrepareGang> support;
     uint64_t support_version = 0;
     std::optional<core::SetGang> order;
@@ -69,11 +71,13 @@ class SimBackend final : public control::Backend {
     core::Capacity::Shape reserved_shape;
     mutable core::RoomQueue::Standing standing;  // when its room was looked for the last time
   };
-  enum Stream : size_t { kJobs, kPods, kSupport, kNodes, kStreams };
+  enum Stream : size_t { kJobs, kPods, kSupport, kNodes, kWorkloads, kStreams };
 
   void OnJob(const control::Key& key);
   void OnPod(const control::Key& key, const std::string& name);
   void OnSupport(const control::Key& key);
+  void OnWorkloads(const control::Key& key);
+  static void ReadQuota(const Cached& cached, core::Observed& observed);
   // The pod as the API shows it, with the uid of its job. nullopt: it is gone, or no job owns it.
   using OwnedPod = std::pair<core::Pod, std::string>;
   std::optional<OwnedPod> PodNow(const control::Key& key, const std::string& name) const;
@@ -115,7 +119,7 @@ class SimBackend final : public control::Backend {
   std::map<std::string, std::optional<Time>> boots_;  // by node: when it started the last time
   std::map<std::string, Time> restarts_;              // by node: when this process observed another start
   uint64_t support_version_ = 0;
-  control::Revision seen_[2] = {0, 0};
+  control::Revision seen_[control::kKinds] = {};
   Time last_delivery_[kStreams];
   std::vector<std::function<void(const control::Key&)>> subscribers_;
 };

@@ -28,7 +28,10 @@ Error NotFound(const std::string& what) { return {Code::kNotFound, "no " + what}
 }  // namespace
 
 World::World(Scheduler& scheduler, Options options)
-    : scheduler_(scheduler), options_(std::move(options)), rng_(options_.seed) {
+    : scheduler_(scheduler),
+      options_(std::move(options)),
+      rng_(options_.seed),
+      kueue_(KeyedRandom(options_.seed, 1), options_.faults) {
   if (!options_.behaviour) options_.behaviour = [](const core::Pod&) { return Behaviour{}; };
   for (size_t i = 0; i < options_.pod_capacities.size(); ++i)
     nodes_[fmt::format("node-{}", i)] = NodeTruth{options_.pod_capacities[i], {}, {}, {}};
@@ -52,8 +55,10 @@ Duration World::Random(Duration most) {
 
 // ---- the user
 
-void World::Submit(const Key& key, core::Job job, int64_t total_steps) {
+void World::Submit(const Key& key, core::Job job, int64_t total_steps, std::string queue) {
   JobTruth truth;
+  truth.queue = std::move(queue);
+  truth.queue_changed = scheduler_.now();
   job.uid = fmt::format("job-{}", next_uid_++);
   truth.job = std::move(job);
   truth.gang.total_steps = total_steps;
@@ -84,10 +89,12 @@ void World::Delete(const Key& key, Cascade cascade) {
     });
     return;
   }
+  const std::string owner = it->second.job.uid;
   if (cascade == Cascade::kBackground)
     LeaveBehind(key, false);
   else
     JobChanged(key);
+  CollectWorkloads(key, owner, false);
   std::vector<std::string> uids;
   ForEachPod([&](const Key& of, const PodTruth& pod) {
     if (of == key && !pod.orphaned) uids.push_back(pod.pod.uid);
@@ -105,6 +112,7 @@ void World::LeaveBehind(const Key& key, bool orphaned) {
   std::vector<std::string> names;
   for (const auto& [name, pod] : job.strays) names.push_back(name);
   job.pods.clear();
+  if (orphaned) CollectWorkloads(key, job.job.uid, true);
   job.gone = true;
   job.job.deleted = true;
   job.job.uid.clear();
@@ -167,6 +175,8 @@ void World::DamageSupport(const Key& key) {
 // ---- the API server
 
 Result<Revision> World::Apply(const control::Write& write, Term term) {
+  const auto* let_go = std::get_if<core::ReleaseWorkload>(&write.action);
+  if (let_go != nullptr && write.job_uid.empty()) return ReleaseWorkload(write.key, *let_go);
   auto it = jobs_.find(write.key);
   const bool of_stray = write.job_uid.empty() && (std::holds_alternative<core::DeletePod>(write.action) ||
                                                   std::holds_alternative<core::UntrackPod>(write.action));
@@ -193,6 +203,13 @@ Result<Revision> World::Apply(const control::Write& write, Term term) {
   if (const auto* release = std::get_if<core::ReleaseGang>(&write.action))
     return Release(write.key, job, *release);
   if (const auto* order = std::get_if<core::SetGang>(&write.action)) return Order(write.key, job, *order);
+  if (const auto* make = std::get_if<core::MakeWorkload>(&write.action))
+    return MakeWorkload(write.key, job, *make);
+  if (const auto* change = std::get_if<core::SetWorkloadStatus>(&write.action))
+    return SetWorkloadStatus(write.key, *change);
+  if (const auto* drop = std::get_if<core::DeleteWorkload>(&write.action))
+    return DeleteWorkload(write.key, *drop);
+  if (let_go != nullptr) return ReleaseWorkload(write.key, *let_go);
   Delete(write.key);
   return Revision{0};
 }
@@ -346,6 +363,7 @@ void World::RemovePod(const Key& key, std::string name) {
 void World::Collect(const Key& key) {
   JobTruth& job = jobs_.at(key);
   if (!job.job.deleted || !job.pods.empty()) return;
+  if (!job.gone && OwnsWorkload(key, job.job.uid)) return;  // it blocks the deletion of its owner
   const bool changed = !job.gone;
   job.gone = true;
   job.job.uid.clear();

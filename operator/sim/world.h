@@ -16,6 +16,7 @@
 #include "base/rng.h"
 #include "operator/control/backend.h"
 #include "operator/sim/faults.h"
+#include "operator/sim/kueue_model.h"
 #include "operator/sim/scheduler.h"
 
 namespace ringmaster::sim {
@@ -78,8 +79,10 @@ struct JobTruth {
   control::Revision revision = 0;
   uint64_t status_term = 0;  // of the leader that wrote the status last
   Time status_at{};
-  std::map<std::string, PodTruth> pods;       // by name
-  std::map<std::string, PodTruth> strays;     // of earlier jobs of this name
+  std::map<std::string, PodTruth> pods;    // by name
+  std::map<std::string, PodTruth> strays;  // of earlier jobs of this name
+  std::string queue;                       // of Kueue; empty: none
+  Time queue_changed{};
   bool gone = false;                          // the job does not exist, only its strays do
   std::optional<core::PrepareGang> support;   // the supporting objects that were created last
   bool support_complete = false;              // none of them is missing
@@ -111,6 +114,9 @@ class World {
     std::function<void(const control::Key&)> report_changed;
     std::function<void(const control::Key&)> support_changed;
     std::function<void(const std::string& node)> node_changed;
+    std::function<void(const control::Key&)> workload_changed;
+    // Called before the quota of the job with this uid is given to others.
+    std::function<void(const control::Key&, const std::string& job_uid)> quota_freed;
     std::function<void(const control::Key&, const core::ReleaseGang&)>
         released;  // before the release is applied
   };
@@ -122,6 +128,9 @@ class World {
   const JobTruth* Find(const control::Key& key) const;
   // The pods that earlier jobs of this name have left behind, by name.
   const std::map<std::string, PodTruth>& StraysOf(const control::Key& key) const;
+  // The Workloads of jobs of this name, also of earlier ones.
+  const std::vector<WorkloadTruth>& WorkloadsOf(const control::Key& key) const;
+  std::vector<control::Key> WorkloadKeys() const;
   const std::map<std::string, NodeTruth>& nodes() const { return nodes_; }
   core::GangProvider provider() const { return options_.provider; }
   control::Revision revision(control::Kind kind) const { return revisions_[static_cast<size_t>(kind)]; }
@@ -129,7 +138,10 @@ class World {
   Time nodes_changed_at() const { return nodes_changed_at_; }
 
   // Actions of users. Submit assigns `job.uid`.
-  void Submit(const control::Key& key, core::Job job, int64_t total_steps);
+  void Submit(const control::Key& key, core::Job job, int64_t total_steps, std::string queue = {});
+  void SetQueue(const control::Key& key, std::string queue);
+  // Kueue admits all pods of the job's Workloads now.
+  void AdmitWorkloads(const control::Key& key);
   void Change(const control::Key& key, const std::function<void(core::Job&)>& change);
   void Delete(const control::Key& key, Cascade cascade = Cascade::kForeground);
   void DeleteNamespace();
@@ -172,6 +184,19 @@ class World {
   Result<control::Revision> DeletePod(const control::Key& key, JobTruth& job, const core::DeletePod& action);
   Result<control::Revision> Prepare(const control::Key& key, JobTruth& job, const core::PrepareGang& action);
   Result<control::Revision> Release(const control::Key& key, JobTruth& job, const core::ReleaseGang& action);
+  Result<control::Revision> MakeWorkload(const control::Key& key, JobTruth& job,
+                                         const core::MakeWorkload& action);
+  Result<control::Revision> SetWorkloadStatus(const control::Key& key, const core::SetWorkloadStatus& action);
+  Result<control::Revision> DeleteWorkload(const control::Key& key, const core::DeleteWorkload& action);
+  Result<control::Revision> ReleaseWorkload(const control::Key& key, const core::ReleaseWorkload& action);
+  Result<WorkloadTruth*> FindWorkload(const control::Key& key, const std::string& name,
+                                      const std::string& uid);
+  control::Revision Touch(const control::Key& key, core::Workload& workload);
+  control::Revision WorkloadChanged(const control::Key& key);
+  void RemoveWorkloads(const control::Key& key);
+  void CollectWorkloads(const control::Key& key, const std::string& owner_uid, bool orphaned);
+  bool OwnsWorkload(const control::Key& key, const std::string& job_uid) const;
+  void TickKueue();
   Result<control::Revision> Order(const control::Key& key, JobTruth& job, const core::SetGang& action);
   void Terminate(const control::Key& key, PodTruth& pod, Duration grace);
   Result<control::Revision> UntrackPod(const control::Key& key, const core::UntrackPod& action);
@@ -210,7 +235,9 @@ class World {
   Term acting_term_ = 0;
   bool calmed_ = false;
   std::vector<Observer> observers_;
-  control::Revision revisions_[2] = {0, 0};
+  control::Revision revisions_[control::kKinds] = {};
+  KueueModel kueue_;
+  std::map<control::Key, std::vector<WorkloadTruth>> workloads_;
   uint64_t next_uid_ = 1;
 };
 

@@ -191,6 +191,7 @@ void World::EndPod(const Key& key, const std::string& uid, int32_t exit_code, co
 void World::Tick() {
   if (!faulty() && !calmed_) Calm();
   if (faulty()) BreakNodes();
+  TickKueue();
   Schedule();
   std::vector<Key> keys;
   for (const auto& [key, job] : jobs_) keys.push_back(key);

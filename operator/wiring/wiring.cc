@@ -19,6 +19,7 @@
 #include "operator/wiring/service.h"
 #include "operator/wiring/template.h"
 #include "operator/wiring/tree.h"
+#include "operator/wiring/workload.h"
 
 namespace ringmaster::wiring {
 namespace {
@@ -68,6 +69,7 @@ Json PodOfTemplate(const api::TrainingJob& job, const std::string& job_uid, int3
   AddNetworkVariables(job, WorkerContainer(pod, user.worker));
   Place(job, context, pod["spec"]);
   JoinGroup(job, context, pod);
+  Admit(context.admission, pod);
   Identify(job, job_uid, rank, context, pod);
   return pod;
 }

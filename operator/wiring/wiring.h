@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,15 @@ inline constexpr const char* kTokenAudience = "ringmaster.dev";
 // With hostNetwork, each rank of a job with trainers has this many ports, and so has each other pod.
 inline constexpr int32_t kHostPortsPerRank = 8;
 
+// What Kueue's admission adds to the pods of a role (workload.h): of flavours and admission checks.
+struct Admission {
+  std::map<std::string, std::string> labels;
+  std::map<std::string, std::string> annotations;
+  std::map<std::string, std::string> node_selector;
+  std::vector<Json> tolerations;
+  bool operator==(const Admission&) const = default;
+};
+
 // The input besides the job: facts about the cluster and the operator.
 struct Context {
   std::string worker_image;         // when the template names none
@@ -46,6 +56,7 @@ struct Context {
   int32_t size = 1;                         // pods of this attempt
   std::vector<std::string> excluded_nodes;  // sorted
   std::vector<std::string> avoided_nodes;   // sorted; used only without an alternative
+  Admission admission;                      // of the pod that is rendered
   int32_t host_port_base = 0;  // hostNetwork: the first port of this job's range; 0: none allocated
 };
 

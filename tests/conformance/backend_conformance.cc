@@ -57,6 +57,19 @@ Result<Revision> BackendConformance::Delete(const std::string& name, Duration gr
   return Write(core::DeletePod{name, pod ? pod->uid : "none", grace});
 }
 
+std::optional<core::Workload> BackendConformance::WorkloadOf() {
+  const auto snapshot = backend().Observe(key_);
+  if (!snapshot || !snapshot->observed.quota || snapshot->observed.quota->workloads.empty())
+    return std::nullopt;
+  return snapshot->observed.quota->workloads.front();
+}
+
+void BackendConformance::Change(core::Action action) {
+  const auto result = Write(std::move(action));
+  ASSERT_TRUE(result.ok()) << result.error().message;
+  ASSERT_TRUE(harness_->Await([&] { return backend().Seen(Kind::kWorkload, key_) >= *result; }));
+}
+
 bool BackendConformance::AwaitPod(const std::string& name, PodPhase phase) {
   return harness_->Await([&] {
     const auto pod = PodOf(name);
@@ -349,6 +362,101 @@ TEST_P(BackendConformance, AReleaseChecksTheUids) {
   const auto missing = Write(core::ReleaseGang{1, {{"job-1-99", "x"}}});
   ASSERT_FALSE(missing.ok());
   EXPECT_EQ(missing.error().code, Code::kNotFound) << missing.error().message;
+}
+
+TEST_P(BackendConformance, AWorkloadLives) {
+  if (!harness_->Enqueue(key_, "queue")) GTEST_SKIP() << "this backend has no Kueue";
+  ASSERT_TRUE(harness_->Await([&] {
+    const auto quota = backend().Observe(key_)->observed.quota;
+    return quota && quota->api == core::Quota::Api::kRead && quota->queue == "queue";
+  }));
+  core::MakeWorkload make;
+  make.queue = "queue";
+  make.pod_sets = {{core::kWorkerSet, 3, 2}};
+  Change(make);
+  const core::Workload made = *WorkloadOf();
+  EXPECT_EQ(made.pod_sets, make.pod_sets);
+  EXPECT_EQ(made.queue, "queue");
+  EXPECT_TRUE(made.held && made.active);
+  EXPECT_FALSE(made.outdated || made.reserved || made.admitted || made.evicted || made.finished);
+  const auto again = Write(make);
+  ASSERT_FALSE(again.ok());
+  EXPECT_EQ(again.error().code, Code::kAlreadyExists) << again.error().message;
+
+  // A change names the revision that the decision saw.
+  make.name = made.name;
+  make.uid = made.uid;
+  make.revision = made.revision;
+  make.queue = "other";
+  Change(make);
+  EXPECT_EQ(WorkloadOf()->queue, "other");
+  const auto outdated = Write(make);
+  ASSERT_FALSE(outdated.ok());
+  EXPECT_EQ(outdated.error().code, Code::kConflict) << outdated.error().message;
+
+  harness_->Admit(key_);
+  ASSERT_TRUE(harness_->Await([&] { return WorkloadOf()->admitted; }));
+  EXPECT_EQ(backend().Observe(key_)->observed.job.granted, 3);
+  const auto change = [&](core::SetWorkloadStatus::Change what) {
+    const core::Workload now = *WorkloadOf();
+    return core::SetWorkloadStatus{now.name, now.uid, now.revision, what};
+  };
+  core::SetWorkloadStatus ready = change(core::SetWorkloadStatus::Change::kReport);
+  ready.pods_ready = core::PodsReady::kStarted;
+  Change(ready);
+  EXPECT_EQ(WorkloadOf()->pods_ready, core::PodsReady::kStarted);
+  EXPECT_TRUE(WorkloadOf()->admitted) << "what Kueue has written stays";
+  core::SetWorkloadStatus give = change(core::SetWorkloadStatus::Change::kGiveBack);
+  give.unused = {{core::kWorkerSet, 1}};
+  Change(give);
+  EXPECT_EQ(core::WorkersGranted(*WorkloadOf()), 2);
+  core::SetWorkloadStatus clear = change(core::SetWorkloadStatus::Change::kClear);
+  clear.reason = "Preempted";
+  Change(clear);
+  EXPECT_FALSE(WorkloadOf()->reserved || WorkloadOf()->admitted);
+  EXPECT_EQ(WorkloadOf()->pods_ready, core::PodsReady::kWaitForStart);
+  EXPECT_FALSE(backend().Observe(key_)->observed.job.granted);
+  core::SetWorkloadStatus finish = change(core::SetWorkloadStatus::Change::kFinish);
+  finish.reason = "Succeeded";
+  Change(finish);
+  EXPECT_TRUE(WorkloadOf()->finished);
+
+  // It is held until it is released.
+  Change(core::DeleteWorkload{made.name, made.uid});
+  EXPECT_TRUE(WorkloadOf()->deleting);
+  const auto another = Write(core::ReleaseWorkload{made.name, "another-uid"});
+  ASSERT_FALSE(another.ok());
+  EXPECT_EQ(another.error().code, Code::kConflict) << another.error().message;
+  ASSERT_TRUE(Write(core::ReleaseWorkload{made.name, made.uid}).ok());
+  EXPECT_TRUE(harness_->Await([&] { return !WorkloadOf(); }));
+  EXPECT_TRUE(Write(core::ReleaseWorkload{made.name, made.uid}).ok()) << "again, as after a lost reply";
+}
+
+// The Workload of a deleted job is known until it is released, so that its quota is not lost.
+TEST_P(BackendConformance, AWorkloadOutlivesItsJob) {
+  if (!harness_->Enqueue(key_, "queue")) GTEST_SKIP() << "this backend has no Kueue";
+  ASSERT_TRUE(harness_->Await([&] {
+    const auto quota = backend().Observe(key_)->observed.quota;
+    return quota && quota->api == core::Quota::Api::kRead;
+  }));
+  core::MakeWorkload make;
+  make.queue = "queue";
+  make.pod_sets = {{core::kWorkerSet, 1}};
+  Change(make);
+  harness_->DeleteJob(key_);
+  std::optional<core::PodRef> held;
+  ASSERT_TRUE(harness_->Await([&] {
+    const auto left = backend().Observe(key_);
+    if (!left) return false;
+    const core::Observed& o = left->observed;
+    if (!o.stray_workloads.empty()) held = o.stray_workloads.front();
+    if (o.quota && o.job.deleted && !o.quota->workloads.empty())
+      held = core::PodRef{o.quota->workloads.front().name, o.quota->workloads.front().uid};
+    return held.has_value();
+  }));
+  uid_ = backend().Observe(key_)->observed.job.uid;
+  ASSERT_TRUE(Write(core::ReleaseWorkload{held->name, held->uid}).ok());
+  EXPECT_TRUE(harness_->Await([&] { return !backend().Observe(key_); }));
 }
 
 TEST_P(BackendConformance, DeletingTheJobDeletesItsPods) {

@@ -35,6 +35,10 @@ class Harness {
   virtual bool HasGates() const = 0;
   // Deletes a supporting object as a user would. Returns false where there are none.
   virtual bool DamageSupport(const control::Key& key) = 0;
+  // Puts the job into a queue of Kueue. Returns false where there is no Kueue.
+  virtual bool Enqueue(const control::Key& key, const std::string& queue) = 0;
+  // Does what Kueue does at an admission of all pods of the job's Workload.
+  virtual void Admit(const control::Key& key) = 0;
   // Waits until the condition holds. Returns false after a long time limit.
   virtual bool Await(const std::function<bool()>& condition) = 0;
 };
@@ -52,6 +56,10 @@ class BackendConformance : public testing::TestWithParam<MakeHarness> {
   Result<control::Revision> Write(core::Action action, std::optional<control::Revision> if_revision = {});
   Result<control::Revision> Create(int32_t rank, bool gated = false);
   Result<control::Revision> Delete(const std::string& name, Duration grace);
+  // The job's Workload as the backend sees it.
+  std::optional<core::Workload> WorkloadOf();
+  // Executes the write, which must succeed, and waits until the view includes it.
+  void Change(core::Action action);
   bool AwaitPod(const std::string& name, core::PodPhase phase);
   bool AwaitNoPod(const std::string& name);
   static std::string Name(int32_t rank) { return core::PodName("job", 1, rank); }

@@ -10,6 +10,7 @@
 #include "operator/kube/backend/kube_backend.h"
 #include "operator/kube/backend/resources.h"
 #include "operator/wiring/names.h"
+#include "operator/wiring/workload.h"
 #include "tests/conformance/harness.h"
 #include "tests/conformance/test_cluster.h"
 
@@ -42,6 +43,26 @@ class KubeHarness final : public Harness {
     return true;
   }
 
+  bool Enqueue(const control::Key& key, const std::string& queue) override {
+    cluster_.InstallKueue();
+    Patch(kube::kJobs, key.name, "", {{"metadata", {{"labels", {{wiring::kQueueNameLabel, queue}}}}}});
+    return true;
+  }
+
+  void Admit(const control::Key& key) override {
+    const core::Workload workload = backend_->Observe(key)->observed.quota->workloads.front();
+    Json assignments = Json::array();
+    for (const core::PodSet& set : workload.pod_sets)
+      assignments.push_back({{"name", set.name}, {"count", set.count}});
+    Json conditions = Json::array();
+    for (const char* type : {"QuotaReserved", "Admitted"})
+      conditions.push_back({{"type", type}, {"status", "True"}, {"reason", type}, {"message", ""}});
+    Patch(kube::kWorkloads, workload.name, "status",
+          {{"status",
+            {{"conditions", conditions},
+             {"admission", {{"clusterQueue", "all"}, {"podSetAssignments", assignments}}}}}});
+  }
+
   bool Await(const std::function<bool()>& condition) override {
     const Time limit = Now() + seconds(60);
     std::unique_lock lock(mutex_);
@@ -53,6 +74,15 @@ class KubeHarness final : public Harness {
   }
 
  private:
+  void Patch(const kube::Resource& resource, const std::string& name, const std::string& subresource,
+             const Json& body) {
+    const auto patched = cluster_.Wait([&](auto done) {
+      cluster_.client().Patch(resource, cluster_.space(), name, subresource,
+                              kube::ApiClient::PatchType::kMerge, body, done);
+    });
+    EXPECT_TRUE(patched.ok()) << patched.error().message;
+  }
+
   void Delete(const kube::Resource& resource, const std::string& name) {
     const auto gone = cluster_.Wait(
         [&](auto done) { cluster_.client().Delete(resource, cluster_.space(), name, {}, done); });

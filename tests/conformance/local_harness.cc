@@ -51,6 +51,8 @@ class LocalHarness final : public Harness {
 
   bool HasGates() const override { return false; }
   bool DamageSupport(const control::Key&) override { return false; }
+  bool Enqueue(const control::Key&, const std::string&) override { return false; }
+  void Admit(const control::Key&) override {}
 
   bool Await(const std::function<bool()>& condition) override {
     const Time limit = Now() + seconds(60);

@@ -50,6 +50,12 @@ class SimHarness final : public Harness {
     return true;
   }
 
+  bool Enqueue(const control::Key& key, const std::string& queue) override {
+    world_.SetQueue(key, queue);
+    return true;
+  }
+  void Admit(const control::Key& key) override { world_.AdmitWorkloads(key); }
+
   bool Await(const std::function<bool()>& condition) override {
     while (!condition()) {
       if (scheduler_.NextAt() == kNever) return false;  // no event will ever follow

@@ -181,6 +181,30 @@ void TestCluster::InstallDefinition() {
   CHECK(established, "the CustomResourceDefinition was not established");
 }
 
+void TestCluster::InstallKueue() {
+  const auto define = [&](const kube::Resource& resource, const char* kind, const char* scope) {
+    const Json schema = {
+        {"openAPIV3Schema", {{"type", "object"}, {"x-kubernetes-preserve-unknown-fields", true}}}};
+    Json version = {{"name", resource.version}, {"served", true}, {"storage", true}, {"schema", schema}};
+    if (resource == kube::kWorkloads) version["subresources"] = {{"status", Json::object()}};
+    const Json definition = {{"apiVersion", "apiextensions.k8s.io/v1"},
+                             {"kind", "CustomResourceDefinition"},
+                             {"metadata",
+                              {{"name", resource.plural + "." + resource.group},
+                               {"annotations", {{"api-approved.kubernetes.io", "unapproved, for a test"}}}}},
+                             {"spec",
+                              {{"group", resource.group},
+                               {"scope", scope},
+                               {"names", {{"kind", kind}, {"plural", resource.plural}}},
+                               {"versions", Json::array({version})}}}};
+    const auto made = Wait([&](auto done) { client_->Create(kCrds, "", definition, done); });
+    CHECK(made.ok() || made.error().code == Code::kAlreadyExists, "{}", made.error().message);
+  };
+  define(kube::kFlavors, "ResourceFlavor", "Cluster");
+  define(kube::kWorkloadPriorityClasses, "WorkloadPriorityClass", "Cluster");
+  define(kube::kWorkloads, "Workload", "Namespaced");
+}
+
 void TestCluster::MakeNamespace() {
   static int number = 0;
   space_ = fmt::format("conformance-{}-{}", ::getpid(), ++number);

@@ -44,6 +44,8 @@ class TestCluster {
   }
   Result<Json> Get(const kube::Resource& resource, const std::string& name);
   Result<Json> Create(const kube::Resource& resource, const Json& object);
+  // Installs reduced definitions of Kueue's kinds: the test does what Kueue would do.
+  void InstallKueue();
 
  private:
   void InstallDefinition();

@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "operator/control/convert.h"
 #include "operator/kube/backend/status_codec.h"
+#include "operator/wiring/workload.h"
 
 namespace ringmaster::kube {
 namespace {
@@ -110,6 +111,9 @@ std::shared_ptr<const JobRecord> DecodeJob(const Json& object, const Meta& meta,
   record->spec = SameGeneration(before.get(), object, meta) ? before->spec : DecodeSpec(object, meta);
   const Json& metadata = json::Child(object, "metadata");
   record->deleted = !json::Text(metadata, "deletionTimestamp").empty();
+  const Json& labels = json::Child(metadata, "labels");
+  record->queue = json::Text(labels, wiring::kQueueNameLabel);
+  record->workload_priority = json::Text(labels, wiring::kWorkloadPriorityLabel);
   for (const Json& finalizer : json::Items(metadata, "finalizers"))
     record->orphans |= record->deleted && finalizer == "orphan";
   const auto created = ParseWallTime(json::Text(metadata, "creationTimestamp"));

@@ -28,7 +28,7 @@ constexpr Duration kSweepEvery = seconds(1);
 // The memory that the JSON of changes took goes back to the system at most this often.
 constexpr Duration kTrimEvery = seconds(10);
 constexpr Duration kDiscoverAgain = seconds(300);  // finds APIs that are installed while the operator runs
-constexpr Duration kDiscoverSoon = seconds(1);     // after a failure, or when an API seems to be gone
+constexpr Duration kDiscoverKueue = seconds(10);   // while a job waits for it
 
 // Changes the progress in `before`, which the caller is about to drop. Not a number is unequal to itself.
 bool DiffersInProgressOnly(rendezvous::Report& before, rendezvous::Report& after) {
@@ -92,6 +92,19 @@ KubeBackend::KubeBackend(ApiClient& client, Options options)
                          [this](const std::string&, const auto& before, const auto& after) {
                            OnPriorityClass(before, after);
                          }}),
+      workloads_(
+          {[](const Json& object, const Meta& meta, const auto&) { return DecodeWorkload(object, meta); },
+           [](const WorkloadRecord& record) { return record.job; },
+           [this](const std::string&, const auto& before, const auto& after) {
+             Notify(after ? after->job : before->job);
+           }}),
+      flavors_({[](const Json& object, const Meta& meta, const auto&) { return DecodeFlavor(object, meta); },
+                nullptr, [this](const std::string&, const auto&, const auto&) { NotifyQueued(); }}),
+      workload_priorities_({[](const Json& object, const Meta& meta, const auto&) {
+                              return DecodePriorityClass(object, meta);
+                            },
+                            nullptr,
+                            [this](const std::string&, const auto&, const auto&) { NotifyQueued(); }}),
       services_(ObjectHooks(interners_, [this](const std::string& job) { Notify(job); })),
       config_maps_(ObjectHooks(interners_, [this](const std::string& job) { Notify(job); })),
       gate_(std::make_shared<Gate>()),
@@ -108,7 +121,8 @@ Collection KubeBackend::Watched(Resource resource, std::string label_selector, b
   collection.resource = std::move(resource);
   collection.label_selector = std::move(label_selector);
   collection.metadata_only = metadata_only;
-  const bool group = std::any_of(std::begin(kGangApis), std::end(kGangApis),
+  const bool group = collection.resource.group == kWorkloads.group ||
+                     std::any_of(std::begin(kGangApis), std::end(kGangApis),
                                  [&](GangApi api) { return ResourceOf(api) == collection.resource; });
   collection.on_failure = [this, watched = collection.resource, group](const Error& error) {
     if (options_.on_watch_failure) options_.on_watch_failure(watched, error);
@@ -196,6 +210,7 @@ std::vector<std::pair<std::string, int64_t>> KubeBackend::ObjectCounts() const {
   int64_t groups = 0;
   for (const auto& [api, store] : groups_) groups += static_cast<int64_t>(store->size());
   held.emplace_back("podgroups", groups);
+  add(kWorkloads, workloads_);
   return held;
 }
 
@@ -217,7 +232,7 @@ Time KubeBackend::Housekeeping(Time now) {
         state->second.progress_due = false;
     }
     discover = now >= discover_at_;
-    if (discover) discover_at_ = now + kDiscoverAgain;
+    if (discover) discover_at_ = now + (WaitsForKueue() ? kDiscoverKueue : kDiscoverAgain);
     next = discover_at_;
     // The jobs that would find room are decided again, but not for each pod that ends.
     if (capacity_changed_ && now >= last_sweep_ + kSweepEvery) {
@@ -264,6 +279,7 @@ void KubeBackend::DiscoverBy(Time at) {
 }
 
 void KubeBackend::Discover() {
+  DiscoverKueue();
   for (const GangApi api : kGangApis) {
     const Resource resource = ResourceOf(api);
     client_.Raw("/apis/" + resource.ApiVersion(), Guard([this, api, resource](Result<Json> result) {

@@ -29,7 +29,8 @@
 // Files: kube_backend.cc has construction, watches and housekeeping; kube_backend_changes.cc the stores'
 // callbacks; kube_backend_snapshot.cc all that a decision reads; kube_backend_actions.cc the actions that are
 // one request; kube_backend_gang.cc PrepareGang and ReleaseGang, which are several;
-// kube_backend_room.cc the free capacity and its reservations.
+// kube_backend_room.cc the free capacity and its reservations;
+// kube_backend_kueue.cc the Workloads of jobs in a queue of Kueue.
 //
 // Thread-safe. Callbacks run without a lock held: on_gang on the thread that calls Execute, the others on
 // threads of the transport or of the reflectors. None may block.
@@ -52,6 +53,7 @@
 #include "operator/core/job_counts.h"
 #include "operator/core/room_queue.h"
 #include "operator/kube/api_client.h"
+#include "operator/kube/backend/decode_workload.h"
 #include "operator/kube/backend/gang_apis.h"
 #include "operator/kube/backend/host_ports.h"
 #include "operator/kube/backend/missing_nodes.h"
@@ -60,6 +62,7 @@
 #include "operator/kube/watch/reflector.h"
 #include "operator/kube/watch/store.h"
 #include "operator/wiring/wiring.h"
+#include "operator/wiring/workload.h"
 
 namespace ringmaster::kube {
 
@@ -133,6 +136,8 @@ class KubeBackend final : public control::Backend {
   void Subscribe(std::function<void(const control::Key&)> changed) override;
 
  private:
+  static constexpr Duration kDiscoverSoon = seconds(1);  // after a failure, or when an API seems to be gone
+
   using Done = std::function<void(Result<control::Revision>)>;
   using Job = std::shared_ptr<const JobRecord>;
 
@@ -161,6 +166,8 @@ class KubeBackend final : public control::Backend {
     core::RoomQueue::Standing standing;               // when its room was looked for the last time
     std::map<int32_t, core::Capacity::Shape> shapes;  // of the pods that it would create, by kind of rank
     std::string shape_inputs;                         // what `shapes` were computed from
+    std::string rendered;                             // wiring::kRenderedAnnotation of its Workload
+    std::string rendered_inputs;                      // what `rendered` was computed from
   };
 
   // Hooks of the stores.
@@ -204,6 +211,13 @@ class KubeBackend final : public control::Backend {
   // Returns the priority of the job's workers, as the API server would give it to their pods now.
   int32_t PriorityOf(const JobRecord& job) const;
 
+  // Sets Observed::quota and stray_workloads.
+  void ReadQuota(const JobRecord& job, core::Observed& observed) const;
+  // What the job's admission adds to the pod of this rank.
+  wiring::Admission AdmissionOf(const JobRecord& job, int32_t rank) const;
+  wiring::WorkloadInputs WorkloadInputsOf(const JobRecord& job) const;
+  std::string RenderedFor(const JobRecord& job) const;
+
   // Actions. `done` is called exactly once.
   void Perform(const Job& job, const control::Write& write, const core::SetStatus& action, Done done);
   void Perform(const Job& job, const control::Write& write, const core::CreatePod& action, Done done);
@@ -214,6 +228,14 @@ class KubeBackend final : public control::Backend {
   void Perform(const Job& job, const control::Write& write, const core::PrepareGang& action, Done done);
   void Perform(const Job& job, const control::Write& write, const core::ReserveRoom& action, Done done);
   void Perform(const Job& job, const control::Write& write, const core::ReleaseGang& action, Done done);
+  void Perform(const Job& job, const control::Write& write, const core::MakeWorkload& action, Done done);
+  void Perform(const Job& job, const control::Write& write, const core::SetWorkloadStatus& action, Done done);
+  void Perform(const Job& job, const control::Write& write, const core::DeleteWorkload& action, Done done);
+  void Perform(const Job& job, const control::Write& write, const core::ReleaseWorkload& action, Done done);
+  // Patches the Workload with what `patch` returns for it (nullopt: nothing to do). `revision` 0: any.
+  void ChangeWorkload(const control::Write& write, const std::string& name, const std::string& uid,
+                      uint64_t revision, const std::string& subresource,
+                      std::function<std::optional<Json>(const Json&)> patch, Done done);
   void Count(const Job& job, const core::Status& status);
   class Preparation;
   class Release;
@@ -247,6 +269,12 @@ class KubeBackend final : public control::Backend {
   // Asks the API server which PodGroup APIs it serves.
   void Discover();
   void OnDiscovered(GangApi api, bool served);
+  void DiscoverKueue();
+  void OnKueue(bool served);
+  // Whether a job has a queue and the API server does not serve Kueue's API.
+  bool WaitsForKueue() const RM_REQUIRES(mutex_);
+  // Notifies the jobs that have a queue.
+  void NotifyQueued() const;
   void DiscoverBy(Time at);
   static Error NotLeading();
   Collection Watched(Resource resource, std::string label_selector = {}, bool metadata_only = false);
@@ -269,6 +297,9 @@ class KubeBackend final : public control::Backend {
   Store<NodeRecord> nodes_;
   Store<NamespaceRecord> namespaces_;
   Store<PriorityClassRecord> priority_classes_;
+  Store<WorkloadRecord> workloads_;  // watched, as the next two, if served
+  Store<FlavorRecord> flavors_;
+  Store<PriorityClassRecord> workload_priorities_;
   Store<ObjectRecord> services_;
   Store<ObjectRecord> config_maps_;
   std::map<GangApi, std::unique_ptr<Store<ObjectRecord>>> groups_;  // watched if served
@@ -295,6 +326,8 @@ class KubeBackend final : public control::Backend {
   Time last_trim_ RM_GUARDED_BY(mutex_){};
   GangApis gang_apis_ RM_GUARDED_BY(mutex_);
   std::set<GangApi> doubtful_ RM_GUARDED_BY(mutex_);  // the last answer was that it is not served any more
+  std::optional<bool> kueue_ RM_GUARDED_BY(mutex_);   // whether Kueue's API is served; unset: no answer yet
+  bool kueue_doubtful_ RM_GUARDED_BY(mutex_) = false;
   Time discover_at_ RM_GUARDED_BY(mutex_) = Time::min();
   std::vector<std::function<void(const control::Key&)>> subscribers_ RM_GUARDED_BY(mutex_);
 

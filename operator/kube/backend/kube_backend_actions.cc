@@ -25,8 +25,10 @@ int64_t WholeSeconds(Duration grace) {
 
 void KubeBackend::Execute(control::Write write, std::function<void(Result<control::Revision>)> done) {
   const Job job = jobs_.Get(write.key.namespace_ + "/" + write.key.name);
-  const bool of_stray = write.job_uid.empty() && (std::holds_alternative<core::DeletePod>(write.action) ||
-                                                  std::holds_alternative<core::UntrackPod>(write.action));
+  const bool of_stray =
+      write.job_uid.empty() && (std::holds_alternative<core::DeletePod>(write.action) ||
+                                std::holds_alternative<core::UntrackPod>(write.action) ||
+                                std::holds_alternative<core::ReleaseWorkload>(write.action));
   if (!of_stray && (!job || job->uid != write.job_uid))
     return done(Error{Code::kNotFound, "no job " + write.key.ToString() + " with uid " + write.job_uid});
   if (!std::holds_alternative<core::SetGang>(write.action) && !options_.may_write())
@@ -82,6 +84,7 @@ Json KubeBackend::PodFor(const JobRecord& job, const core::CreatePod& action) co
   context.size = action.size;
   context.excluded_nodes = action.excluded_nodes;
   context.avoided_nodes = action.avoided_nodes;
+  context.admission = AdmissionOf(job, action.rank);
   const auto pod = [&] { return wiring::PodOf(job.ToApi(), job.uid, action.rank, context); };
   if (action.avoided_nodes.empty()) return pod();
   // To a scheduler, a preference is one score among many. If other nodes have capacity, make it a

@@ -29,6 +29,14 @@ void KubeBackend::OnJob(const Job& before, const Job& after) {
     if (!current || current->status.ended()) waiting_.Remove(name, capacity_);
   }
   if (freed) CapacityChanged();
+  if (after && !after->queue.empty() && (!before || before->queue.empty())) {
+    bool unknown = false;
+    {
+      MutexLock lock(mutex_);
+      unknown = !kueue_.value_or(false);
+    }
+    if (unknown) DiscoverBy(Now());
+  }
   Notify(name);
 }
 

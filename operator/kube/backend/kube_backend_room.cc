@@ -2,6 +2,7 @@
 
 // KubeBackend: the free capacity, and the places that are reserved for pods before they exist.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
@@ -40,8 +41,10 @@ std::vector<std::vector<int32_t>> ByKind(const JobRecord& job, const std::vector
 core::Capacity::Shape KubeBackend::RenderedShape(const JobRecord& job, int32_t rank,
                                                  const std::vector<std::string>& excluded_nodes) const {
   const int32_t kind = KindOf(job, rank);
+  const wiring::Admission admission = AdmissionOf(job, rank);
   const std::string inputs =
-      fmt::format("{}/{}", job.spec->job.spec_generation, fmt::join(excluded_nodes, ","));
+      fmt::format("{}/{}/{}", job.spec->job.spec_generation, fmt::join(excluded_nodes, ","),
+                  fmt::join(admission.node_selector, ","));
   {
     MutexLock lock(mutex_);
     JobState& state = StateOf(job);
@@ -53,6 +56,7 @@ core::Capacity::Shape KubeBackend::RenderedShape(const JobRecord& job, int32_t r
   context.gang = wiring::Gang::kGate;
   context.size = job.spec->job.Target() + job.spec->job.RolePods();
   context.excluded_nodes = excluded_nodes;
+  context.admission = admission;
   core::Capacity::Shape shape =
       interners_.shapes.Intern(wiring::ShapeOf(wiring::PodOf(job.ToApi(), job.uid, rank, context)));
   MutexLock lock(mutex_);

@@ -29,7 +29,10 @@ std::optional<control::Snapshot> KubeBackend::Observe(const Key& key) const {
   core::Observed& observed = snapshot.observed;
   std::tie(observed.pods, observed.strays) = PodsOf(key, job ? job->uid : std::string());
   if (!job) {
-    if (observed.strays.empty()) return std::nullopt;
+    for (const auto& record : workloads_.Group(key.ToString()))
+      if (record->workload.held)
+        observed.stray_workloads.push_back({record->workload.name, record->workload.uid});
+    if (observed.strays.empty() && observed.stray_workloads.empty()) return std::nullopt;
     observed.job.name = key.name;
     observed.job.deleted = true;
     return snapshot;
@@ -37,6 +40,7 @@ std::optional<control::Snapshot> KubeBackend::Observe(const Key& key) const {
   snapshot.job_revision = job->revision;
   observed.job = job->Job();
   observed.status = job->status;
+  ReadQuota(*job, observed);
   ReadNodes(observed);
   observed.invalid = job->spec->problem;
   if (!observed.invalid.empty()) {
@@ -65,6 +69,7 @@ std::optional<core::Pod> KubeBackend::FindPod(const Key& key, const std::string&
 }
 
 control::Revision KubeBackend::Seen(Kind kind, const Key& key) const {
+  if (kind == Kind::kWorkload) return workloads_.revision(key.namespace_);
   return kind == Kind::kJob ? jobs_.revision(key.namespace_) : pods_.revision(key.namespace_);
 }
 
@@ -73,6 +78,7 @@ std::vector<Key> KubeBackend::Keys() const {
   for (const std::string& job : jobs_.Keys()) names.insert(job);
   for (const auto& pod : pods_.All())  // of jobs that are gone
     if (pod->own) names.insert(pod->own->owner->job);
+  for (const auto& workload : workloads_.All()) names.insert(workload->job);
   std::vector<Key> keys;
   for (const std::string& name : names) keys.push_back(Key::Parse(name));
   return keys;
@@ -187,7 +193,7 @@ std::optional<core::Refusal> KubeBackend::PreflightOf(const JobRecord& job) cons
   std::string inputs;
   {
     MutexLock lock(mutex_);
-    inputs = fmt::format("{}/{}/{}", job.spec->job.spec_generation, ending, no_class);
+    inputs = fmt::format("{}/{}/{}/{}", job.spec->job.spec_generation, ending, no_class, job.queue);
     for (const auto& [api, served] : gang_apis_) inputs += served ? '+' : '-';
     const JobState& state = StateOf(job);
     if (state.preflight_inputs == inputs) return state.preflight;
@@ -213,6 +219,9 @@ std::string KubeBackend::MissingPriorityClass(const JobRecord& job) const {
     return !name.empty() && priority_classes_.synced() && !priority_classes_.Get(name);
   };
   if (misses(spec.workers_priority)) return spec.workers_priority;
+  if (!job.queue.empty() && !job.workload_priority.empty() && workload_priorities_.synced() &&
+      !workload_priorities_.Get(job.workload_priority))
+    return job.workload_priority;
   const auto it = std::find_if(spec.other_priorities.begin(), spec.other_priorities.end(), misses);
   return it == spec.other_priorities.end() ? "" : *it;
 }
@@ -237,7 +246,8 @@ std::optional<std::string> KubeBackend::RefusalOf(const JobRecord& job, core::Re
   }
   if (const std::string missing = MissingPriorityClass(job); !missing.empty()) {
     kind = core::RefusalKind::kNoPriorityClass;
-    return fmt::format("the cluster has no PriorityClass {}", missing);
+    return fmt::format("the cluster has no {} {}",
+                       missing == job.workload_priority ? "WorkloadPriorityClass" : "PriorityClass", missing);
   }
   {
     MutexLock lock(mutex_);
@@ -278,6 +288,16 @@ class KubeBackend::ReadThroughRequest : public std::enable_shared_from_this<Read
     ListOptions labelled;
     labelled.namespace_ = key_.namespace_;
     labelled.label_selector = std::string(wiring::kJobLabel) + "=" + key_.name;
+    if (backend_.workloads_.synced()) {
+      {
+        MutexLock lock(mutex_);
+        ++left_;
+      }
+      List(kWorkloads, labelled, workloads_, [self = shared_from_this()](Revision revision) {
+        self->backend_.workloads_.ReplaceGroup(self->key_.ToString(), self->workloads_, revision);
+        self->Answer(Ok());
+      });
+    }
     List(kPods, labelled, pods_, [self = shared_from_this()](Revision revision) {
       self->revision_ = revision;
       self->ReadMissing();
@@ -358,6 +378,7 @@ class KubeBackend::ReadThroughRequest : public std::enable_shared_from_this<Read
   // Each list is written by one request at a time, then by the reads of missing pods, with the mutex held.
   std::vector<Json> jobs_;
   std::vector<Json> pods_;
+  std::vector<Json> workloads_;
   Revision revision_ = 0;  // of the list of pods
   Mutex mutex_;
   size_t missing_ RM_GUARDED_BY(mutex_) = 0;  // pods whose read has not been answered

@@ -41,6 +41,9 @@ struct JobRecord {
   bool orphans = false;  // deleted with --cascade=orphan
   std::shared_ptr<const JobSpec> spec;
   core::Status status;
+  // Labels: they change without a new generation. Empty: none.
+  std::string queue;              // of Kueue
+  std::string workload_priority;  // the WorkloadPriorityClass
 
   core::Job Job() const {
     core::Job job = spec->job;

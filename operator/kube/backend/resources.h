@@ -14,6 +14,10 @@ inline const Resource kNamespaces{"", "v1", "namespaces"};
 inline const Resource kPriorityClasses{"scheduling.k8s.io", "v1", "priorityclasses"};
 inline const Resource kServices{"", "v1", "services"};
 inline const Resource kConfigMaps{"", "v1", "configmaps"};
+// Kueue's.
+inline const Resource kWorkloads{"kueue.x-k8s.io", "v1beta2", "workloads"};
+inline const Resource kFlavors{"kueue.x-k8s.io", "v1beta2", "resourceflavors"};
+inline const Resource kWorkloadPriorityClasses{"kueue.x-k8s.io", "v1beta2", "workloadpriorityclasses"};
 
 // Holds a worker pod until the operator has accounted its end, as batch.kubernetes.io/job-tracking does.
 inline constexpr const char* kTrackingFinalizer = "ringmaster.dev/job-tracking";

@@ -41,6 +41,7 @@ Checker::Checker(World& world, const Scheduler& scheduler) : world_(world), sche
     for (const core::PodRef& ref : release.pods) uids.insert(ref.uid);
     CheckRoom(key.name + " was released", uids);
   };
+  observer.quota_freed = [this](const Key& key, const std::string& uid) { CheckQuotaFreed(key, uid); };
   world_.Observe(std::move(observer));
 }
 
@@ -209,7 +210,7 @@ void Checker::OnPod(const Key& key, const std::string& name) {
   }
   if (old == shadow.pods.end()) {
     if (Stray(*job)) strays_.insert(now->second.pod.uid);
-    CheckCreated(*job, now->second.pod);
+    CheckCreated(key, *job, now->second.pod);
   }
   const core::Pod& pod = now->second.pod;
   if (pod.unreachable_since) shadow.ever_unreachable.insert(pod.uid);
@@ -225,7 +226,16 @@ bool Checker::Stray(const JobTruth& job) const {
   return world_.deposed() || (other && scheduler_.now() - job.status_at < kOtherLeaderLag);
 }
 
-void Checker::CheckCreated(const JobTruth& job, const core::Pod& pod) {
+// Another Workload may get the quota from now on.
+void Checker::CheckQuotaFreed(const Key& key, const std::string& job_uid) {
+  const JobTruth* job = world_.Find(key);
+  if (job == nullptr || job->job.uid != job_uid || Stray(*job)) return;
+  if (job->status.ended() || job->job.deleted) return;
+  for (const auto& [name, p] : job->pods)
+    Require(strays_.contains(p.pod.uid), "I23", "the quota is given up while there is " + name);
+}
+
+void Checker::CheckCreated(const Key& key, const JobTruth& job, const core::Pod& pod) {
   // A deposed leader may still create pods: nothing in a cluster can stop it. These pods do not join the gang
   // (OnTick) and are drained (OnEnd).
   if (Stray(job)) return;
@@ -241,6 +251,13 @@ void Checker::CheckCreated(const JobTruth& job, const core::Pod& pod) {
   Require(clocks_are_wrong_ || !ledger.not_before || scheduler_.now() >= *ledger.not_before, "I9",
           pod.name + " was created during the back-off");
   if (!pod.gated) CheckRoom(pod.name + " was created", {pod.uid});
+  if (job.queue.empty() || scheduler_.now() - job.queue_changed < kSpecLag) return;
+  const auto& workloads = world_.WorkloadsOf(key);
+  Require(std::any_of(workloads.begin(), workloads.end(),
+                      [&](const WorkloadTruth& w) {
+                        return w.owner_uid == job.job.uid && w.workload.reserved && !w.workload.finished;
+                      }),
+          "I22", pod.name + " was created without quota");
 }
 
 void Checker::CheckRemoved(const JobTruth& job, const Shadow& shadow, const core::Pod& pod) {
@@ -306,6 +323,12 @@ void Checker::CheckGangDecision(const core::Observed& o, const core::Decision& d
       Require(!core::ReservesRoom(o) ||
                   std::binary_search(o.fit.reserved.begin(), o.fit.reserved.end(), create->rank),
               "I11", create->name + " is created without a reserved place");
+      const bool admitted =
+          !o.quota || o.quota->queue.empty() ||
+          std::any_of(o.quota->workloads.begin(), o.quota->workloads.end(), [](const core::Workload& w) {
+            return w.admitted && !w.evicted && !w.finished && !w.deleting;
+          });
+      Require(admitted, "I22", create->name + " is created without an admission");
       for (const core::ExcludedNode& node : ledger.excluded)
         Require(node.until <= now || Holds(create->excluded_nodes, node.name), "I14",
                 create->name + " may go to the excluded " + node.name);
@@ -417,6 +440,10 @@ void Checker::OnEnd(const Key& key, bool settled) {
   for (const auto& [name, p] : job->pods) o.pods.push_back(p.pod);
   o.report = job->gang.report;
   o.order = job->gang.order;
+  o.quota.emplace();
+  o.quota->api = core::Quota::Api::kRead;
+  o.quota->queue = job->queue;
+  for (const WorkloadTruth& w : world_.WorkloadsOf(key)) o.quota->workloads.push_back(w.workload);
   Require(settled, "liveness", "not at rest: " + core::ToString(o, scheduler_.now()));
 }
 

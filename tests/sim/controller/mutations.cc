@@ -181,6 +181,35 @@ Decision BooksTimeTwice(const Observed& o, Time now) {
   return decision;
 }
 
+Decision ClearsTooEarly(const Observed& o, Time now) {
+  Decision decision = core::Decide(o, now);
+  if (!o.quota || o.pods.empty() || o.job.deleted || o.status.ended()) return decision;
+  for (const core::Workload& w : o.quota->workloads) {
+    if (!w.evicted || !w.reserved || w.finished) continue;
+    decision.actions = {core::SetWorkloadStatus{w.name, w.uid, w.revision,
+                                                core::SetWorkloadStatus::Change::kClear, w.eviction_reason}};
+    decision.events.clear();
+  }
+  return decision;
+}
+
+Decision NeverClears(const Observed& o, Time now) {
+  Decision decision = core::Decide(o, now);
+  std::erase_if(decision.actions, [](const core::Action& action) {
+    const auto* change = std::get_if<core::SetWorkloadStatus>(&action);
+    return change != nullptr && change->change == core::SetWorkloadStatus::Change::kClear;
+  });
+  return decision;
+}
+
+Decision HoldsWorkloads(const Observed& o, Time now) {
+  Decision decision = core::Decide(o, now);
+  std::erase_if(decision.actions, [](const core::Action& action) {
+    return std::holds_alternative<core::ReleaseWorkload>(action);
+  });
+  return decision;
+}
+
 }  // namespace
 
 const char* MutationName(Mutation mutation) {
@@ -267,6 +296,16 @@ const char* MutationName(Mutation mutation) {
       return "kills-orphans";
     case Mutation::kAnyRankDecides:
       return "any-rank-decides";
+    case Mutation::kIgnoresAdmission:
+      return "ignores-admission";
+    case Mutation::kClearsTooEarly:
+      return "clears-too-early";
+    case Mutation::kNeverClears:
+      return "never-clears";
+    case Mutation::kHoldsWorkloads:
+      return "holds-workloads";
+    case Mutation::kIgnoresEviction:
+      return "ignores-eviction";
   }
   return "?";
 }
@@ -377,6 +416,23 @@ Decider Mutate(Mutation mutation) {
           const bool done = pod.attempt == o.status.ledger.attempt && pod.phase == core::PodPhase::kSucceeded;
           if (done && o.job.success == core::Success::kRank0) pod.rank = 0;
         }
+        return core::Decide(o, now);
+      };
+    case Mutation::kIgnoresAdmission:
+      return [](Observed o, Time now) {
+        o.quota.reset();
+        return core::Decide(o, now);
+      };
+    case Mutation::kClearsTooEarly:
+      return ClearsTooEarly;
+    case Mutation::kNeverClears:
+      return NeverClears;
+    case Mutation::kHoldsWorkloads:
+      return HoldsWorkloads;
+    case Mutation::kIgnoresEviction:
+      return [](Observed o, Time now) {
+        if (o.quota)
+          for (core::Workload& w : o.quota->workloads) w.evicted = false;
         return core::Decide(o, now);
       };
     case Mutation::kChargesRestarts:

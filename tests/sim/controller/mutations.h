@@ -52,8 +52,13 @@ enum class Mutation : int {
   kHoldsStrays,            // never lets go of the pods of deleted jobs
   kKillsOrphans,           // deletes pods that run on without their job
   kAnyRankDecides,         // a job succeeds with any rank, where rank 0 decides
+  kIgnoresAdmission,       // creates pods of a job in a queue without asking Kueue
+  kClearsTooEarly,         // gives up the quota while there are pods
+  kNeverClears,            // keeps the quota of an evicted job
+  kHoldsWorkloads,         // never lets go of Workloads
+  kIgnoresEviction,        // runs on
 };
-inline constexpr int kMutations = 40;
+inline constexpr int kMutations = 45;
 const char* MutationName(Mutation mutation);
 
 using Decider = std::function<core::Decision(const core::Observed&, Time)>;

@@ -34,6 +34,8 @@ class Simulation {
         mutation_(mutation),
         trace_(trace),
         faults_(Faults::Draw(rng_)),
+        kueue_(KeyedRandom(seed, 23)),
+        has_kueue_(kueue_.Chance(0.4)),
         world_(scheduler_, DrawWorld(KeyedRandom(seed, 2))),
         checker_(world_, scheduler_) {
     for (uint64_t i = 0; i < 2; ++i)
@@ -42,7 +44,7 @@ class Simulation {
     if (faults_.clock > 0) checker_.ClocksAreWrong();
     autoscaler_ = rng_.Chance(0.2);
     jobs_ = world_.provider() != core::GangProvider::kNone && rng_.Chance(0.4) ? 2 : 1;
-    for (size_t i = 0; i < jobs_; ++i) world_.Submit(kKeys[i], DrawJob(kKeys[i]), DrawSteps());
+    for (size_t i = 0; i < jobs_; ++i) Submit(kKeys[i]);
     StartLeader();
     scheduler_.After(seconds(1), [this] { UserTick(); });
   }
@@ -75,7 +77,14 @@ class Simulation {
   }
 
  private:
+  void Submit(const Key& key) {
+    core::Job job = DrawJob(key);
+    const int64_t steps = DrawSteps();
+    world_.Submit(key, std::move(job), steps, has_kueue_ && kueue_.Chance(0.8) ? "queue" : "");
+  }
+
   World::Options DrawWorld(uint64_t seed) {
+    if (has_kueue_ && kueue_.Chance(0.8)) faults_.eviction = 0.1 * kueue_.Uniform();
     World::Options options;
     options.seed = seed;
     options.faults = faults_;
@@ -255,9 +264,13 @@ class Simulation {
     for (size_t i = 0; i < jobs_; ++i) {
       const Key& key = kKeys[i];
       if (world_.Find(key) == nullptr && !finally_deleted_.contains(key))
-        world_.Submit(key, DrawJob(key), DrawSteps());
+        Submit(key);
       else if (world_.faulty() && rng_.Chance(faults_.user_edit * (JustBegun(key) ? 4 : 1)))
         Edit(key);
+      if (has_kueue_ && world_.faulty() && kueue_.Chance(faults_.user_edit * 0.2)) {
+        static constexpr const char* kQueues[] = {"", "queue", "other"};
+        world_.SetQueue(key, kQueues[kueue_.Below(3)]);
+      }
     }
     if (world_.faulty()) {
       Interfere();
@@ -362,6 +375,9 @@ class Simulation {
     const auto& strays = world_.StraysOf(key);
     const auto held = [](const auto& item) { return item.second.pod.tracked; };
     if (std::any_of(strays.begin(), strays.end(), held)) return false;
+    const auto& workloads = world_.WorkloadsOf(key);
+    const auto quota_held = [](const WorkloadTruth& w) { return w.workload.held; };
+    if (std::any_of(workloads.begin(), workloads.end(), quota_held)) return false;
     if (job == nullptr) return finally_deleted_.contains(key) || final_spec_set_;
     const core::Ledger& ledger = job->status.ledger;
     const bool over = ledger.outcome != core::Outcome::kNone || (ledger.suspended && job->job.suspend);
@@ -383,6 +399,8 @@ class Simulation {
   const Mutation mutation_;
   const bool trace_;
   Faults faults_;
+  SplitMix64 kueue_;      // of the runs with Kueue; separate, too
+  const bool has_kueue_;  // jobs may have a queue
   Scheduler scheduler_;
   World world_;
   Checker checker_;

@@ -100,7 +100,7 @@ class FakeView final : public View {
   bool any_key = false;
   size_t pods = 0;
   int64_t spec_generation = 1;
-  Revision seen[2] = {100, 100};
+  Revision seen[kKinds] = {100, 100, 100};
 };
 
 class ControllerTest : public testing::Test {

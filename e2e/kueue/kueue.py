@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the real Kueue (./build) against a cluster of e2e/cluster, for tests.
+
+    with Cluster(nodes=4) as c, Kueue(c) as kueue:
+        kueue.queue("team-a", {"nvidia.com/gpu": 8})
+
+Kueue wants its certificates under /etc, so it runs in a mount namespace with an own /etc. Of its webhooks only the one that
+validates Workloads is registered: it refuses what an integration must not do.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import urllib.error
+import urllib.request
+
+from pki import Pki, encoded
+
+HERE = pathlib.Path(__file__).resolve().parent
+API = "kueue.x-k8s.io/v1beta2"
+# An overlay of our certificates over the real /etc, for this process alone.
+START = """set -e
+mount -t overlay overlay -o "lowerdir=$1:/etc" /etc
+shift
+exec "$@"
+"""
+
+
+def built():
+    done = subprocess.run([HERE / "build", "--check"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise AssertionError(done.stderr.strip())
+    return pathlib.Path(done.stdout.strip())
+
+
+def free_ports(count):
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+class Kueue:
+    def __init__(self, cluster, settings=None):
+        """settings: more fields of Kueue's Configuration."""
+        self.cluster = cluster
+        self.settings = settings or {}
+        self.process = None
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="ringmaster-kueue-"))
+
+    def __enter__(self):
+        self.install()
+        self.start()
+        return self
+
+    def __exit__(self, kind, *_):
+        if kind is not None:
+            print(f"--- kueue.log\n{self.log[-6000:]}", file=sys.stderr)
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def log(self):
+        file = self.folder / "kueue.log"
+        return file.read_text(errors="replace") if file.exists() else ""
+
+    def install(self):
+        """Applies the CRDs, creates certificates, the configuration and the webhook."""
+        c = self.cluster
+        c.kubectl("apply", "--server-side", "-f", str(built() / "crds"))
+        c.wait(self._is_served, "Kueue's CRDs are established")
+        c.apply_text(json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kueue-system"}}))
+        keys = Pki(self.folder / "pki")
+        keys.create("127.0.0.1")
+        keys.issue("kueue", "/CN=kueue", "serverAuth", ["IP:127.0.0.1", "DNS:localhost"])
+        for where in ("etc/kueue/metrics/certs", "webhook"):
+            target = self.folder / where
+            target.mkdir(parents=True)
+            shutil.copy(keys.certificate("kueue"), target / "tls.crt")
+            shutil.copy(keys.key("kueue"), target / "tls.key")
+        self.health, self.port = free_ports(2)
+        settings = {"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration", "namespace": "kueue-system",
+                    "health": {"healthProbeBindAddress": f"127.0.0.1:{self.health}"}, "metrics": {"bindAddress": "0"},
+                    "webhook": {"host": "127.0.0.1", "port": self.port, "certDir": str(self.folder / "webhook")},
+                    "leaderElection": {"leaderElect": False}, "internalCertManagement": {"enable": False},
+                    "featureGates": {"VisibilityOnDemand": False},
+                    "integrations": {"frameworks": ["batch/job"],
+                                     "externalFrameworks": ["TrainingJob.v1alpha1.ringmaster.dev"]},
+                    **self.settings}
+        (self.folder / "config.json").write_text(json.dumps(settings))
+        hook = {"name": "vworkload.kb.io", "admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": "Fail",
+                "clientConfig": {"url": f"https://127.0.0.1:{self.port}/validate-kueue-x-k8s-io-v1beta2-workload",
+                                 "caBundle": encoded(keys.ca)},
+                "rules": [{"apiGroups": ["kueue.x-k8s.io"], "apiVersions": ["v1beta2"], "operations": ["CREATE", "UPDATE"],
+                           "resources": ["workloads", "workloads/status"]}]}
+        c.apply_text(json.dumps({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+                                 "metadata": {"name": "kueue-validating-webhook-configuration"}, "webhooks": [hook]}))
+
+    def _is_served(self):
+        try:
+            found = self.cluster.api.get("/apis/" + API)
+        except Exception:  # noqa: BLE001  not yet
+            return False
+        return {"workloads", "localqueues", "clusterqueues"} <= {one["name"] for one in found["resources"]}
+
+    def start(self):
+        with open(self.folder / "kueue.log", "ab") as log:
+            self.process = subprocess.Popen(
+                ["unshare", "-rm", "sh", "-c", START, "sh", self.folder / "etc", built() / "kueue", "--config",
+                 self.folder / "config.json", "--kubeconfig", self.cluster.kubeconfig],
+                env={**os.environ, "KUBECONFIG": str(self.cluster.kubeconfig)}, stdout=log, stderr=subprocess.STDOUT,
+                start_new_session=True)
+        self.cluster.wait(self._is_ready, "Kueue is ready", 120)
+        return self
+
+    def _is_ready(self):
+        if self.process.poll() is not None:
+            raise AssertionError(f"Kueue ended with {self.process.returncode}; its log:\n{self.log[-6000:]}")
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.health}/readyz", timeout=5) as answer:
+                return answer.status == 200
+        except (urllib.error.URLError, OSError):
+            return False
+
+    def stop(self):
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    # --- what an administrator does
+
+    def apply(self, kind, name, spec, namespace=None):
+        metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+        self.cluster.apply_text(json.dumps({"apiVersion": API, "kind": kind, "metadata": metadata, "spec": spec}))
+
+    def flavor(self, name, labels=None, tolerations=None):
+        spec = {}
+        if labels:
+            spec["nodeLabels"] = labels
+        if tolerations:
+            spec["tolerations"] = tolerations
+        self.apply("ResourceFlavor", name, spec)
+
+    def queue(self, name, gpus, cohort=None, preemption=None, namespace="default"):
+        """Creates a ClusterQueue, and a LocalQueue of the same name. gpus: {flavor: count or (count, borrowing limit)}."""
+        flavors = []
+        for flavor, count in gpus.items():
+            own, limit = count if isinstance(count, tuple) else (count, None)
+            quota = {"name": "nvidia.com/gpu", "nominalQuota": own, **({} if limit is None else {"borrowingLimit": limit})}
+            flavors.append({"name": flavor, "resources": [quota]})
+        spec = {"namespaceSelector": {}, "resourceGroups": [{"coveredResources": ["nvidia.com/gpu"], "flavors": flavors}]}
+        if cohort:
+            spec["cohortName"] = cohort
+        if preemption:
+            spec["preemption"] = preemption
+        self.apply("ClusterQueue", name, spec)
+        self.apply("LocalQueue", name, {"clusterQueue": name}, namespace)
+        self.cluster.wait(lambda: self._is_active(name), f"ClusterQueue {name} is active")
+
+    def _is_active(self, name):
+        found = self.cluster.api.get(f"/apis/{API}/clusterqueues/{name}")
+        return any(one["type"] == "Active" and one["status"] == "True" for one in found.get("status", {}).get("conditions", []))
+
+    # --- what a user reads
+
+    def workloads(self, job, namespace="default"):
+        path = f"/apis/{API}/namespaces/{namespace}/workloads?labelSelector=ringmaster.dev/job%3D{job}"
+        return self.cluster.api.get(path)["items"]
+
+    def workload(self, job, namespace="default"):
+        found = self.workloads(job, namespace)
+        return found[0] if found else None
+
+    def condition(self, job, kind, namespace="default"):
+        """Returns the condition of the job's Workload, with an empty status if it has none."""
+        for one in ((self.workload(job, namespace) or {}).get("status") or {}).get("conditions", []):
+            if one["type"] == kind:
+                return one
+        return {"status": "", "reason": "", "message": ""}
+
+    def wait_condition(self, job, kind, value="True", reason=None, namespace="default", timeout_s=60):
+        def holds():
+            found = self.condition(job, kind, namespace)
+            return found["status"] == value and (reason is None or found["reason"] == reason) and found
+        try:
+            return self.cluster.wait(holds, "", timeout_s)
+        except AssertionError:
+            raise AssertionError(f"Workload of {job}: {kind} is not {value} {reason or ''} within {timeout_s} s:\n"
+                                 f"{json.dumps(self.workload(job, namespace), indent=1)}") from None
+
+    def admitted(self, job):
+        return self.condition(job, "Admitted")["status"] == "True"

@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The real Kueue and the operator: jobs start when Kueue admits them, and stop when it takes the quota back. The nodes and
+their pods are fake: every pod that is bound runs until it is ended."""
+
+import pathlib
+import sys
+import time
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "operator"))
+from cluster import Cluster  # noqa: E402
+from kueue import Kueue  # noqa: E402
+from rig import STEADY, Rig, job  # noqa: E402
+
+QUEUE = "kueue.x-k8s.io/queue-name"
+
+
+def queued(name, queue, **options):
+    manifest = job(name, **options)
+    manifest["metadata"]["labels"] = {QUEUE: queue}
+    return manifest
+
+
+class WithoutKueue(unittest.TestCase):
+    def test_a_queue_without_kueue(self):
+        """Nothing is created for a job with a queue; the condition has the remedy. Other jobs run."""
+        with Cluster(nodes=1) as cluster, Rig(cluster) as rig:
+            rig.start(**STEADY).wait_leading()
+            rig.apply(queued("waits", "team-a", replicas=1))
+            found = rig.wait_condition("waits", "Admitted", "False", "NoKueue")
+            self.assertIn("install Kueue", found["message"])
+            rig.apply(job("runs", replicas=1))
+            cluster.wait(lambda: rig.running("runs", 1), "a job without a queue runs")
+            self.assertEqual(rig.pods("waits"), [])
+            self.assertEqual(rig.condition("waits", "Stalled")["reason"], "NoKueue")
+            # Without the label it is a job like any other.
+            cluster.kubectl("label", "tj", "waits", QUEUE + "-")
+            cluster.wait(lambda: rig.running("waits", 1), "the job without its label runs")
+
+
+class WithKueue(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = cls.enterClassContext(Cluster(nodes=4))
+        cls.kueue = cls.enterClassContext(Kueue(cls.cluster))
+        cls.rig = cls.enterClassContext(Rig(cls.cluster))
+        cls.operator = cls.rig.start(**STEADY).wait_leading()
+        cls.kueue.flavor("default")
+
+    def tearDown(self):
+        for name in [one["metadata"]["name"] for one in self.cluster.get("tj")]:
+            self.cluster.kubectl("delete", "tj", name, "--timeout=90s")
+        self.cluster.wait(lambda: self.cluster.get("workloads.kueue.x-k8s.io") == [], "all Workloads are gone", 60)
+
+    def finish(self, name):
+        for pod in self.rig.live(name):
+            self.cluster.pod_exit("default", pod["metadata"]["name"], 0)
+
+    def wait(self, condition, what, timeout_s=60):
+        self.cluster.wait(condition, what, timeout_s)
+
+    def usage(self, queue):
+        status = self.cluster.api.get(f"/apis/kueue.x-k8s.io/v1beta2/clusterqueues/{queue}").get("status", {})
+        return {flavor["name"]: int(flavor["resources"][0]["total"]) for flavor in status.get("flavorsReservation", [])}
+
+    def test_a_job_is_admitted_and_finishes(self):
+        self.kueue.queue("simple", {"default": 4})
+        self.rig.apply(queued("one", "simple", replicas=2))
+        self.wait(lambda: self.rig.running("one", 2), "the job runs")
+        self.rig.wait_condition("one", "Ready")
+        workload = self.kueue.workload("one")
+        self.assertEqual(workload["metadata"]["ownerReferences"][0]["kind"], "TrainingJob")
+        self.assertEqual([(one["name"], one["count"]) for one in workload["spec"]["podSets"]], [("worker", 2)])
+        self.kueue.wait_condition("one", "PodsReady", "True", "Started")
+        self.assertEqual(self.rig.status("one")["attempt"], 1)
+        self.finish("one")
+        self.rig.wait_phase("one", "Succeeded")
+        self.kueue.wait_condition("one", "Finished", "True", "Succeeded")
+        self.wait(lambda: not self.kueue.workload("one")["metadata"].get("finalizers"), "the Workload is let go of")
+        self.wait(lambda: self.usage("simple") == {"default": 0}, "the quota is free")
+
+    def test_order_in_a_queue(self):
+        """One job at a time fits: they run in the order of their creation, and a waiting one has no pods."""
+        self.kueue.queue("order", {"default": 2})
+        names = ["zebra", "middle", "ant"]
+        for name in names:
+            self.rig.apply(queued(name, "order", replicas=2))
+            time.sleep(1.1)  # Kueue compares whole seconds
+        for i, name in enumerate(names):
+            self.wait(lambda n=name: self.rig.running(n, 2), f"{name} runs")
+            for later in names[i + 1:]:
+                self.assertEqual(self.rig.pods(later), [])
+                found = self.rig.wait_condition(later, "Admitted", "False", "WaitingForQuota")
+                self.assertRegex(found["message"], r"queue order: .*nvidia.com/gpu")
+                self.assertEqual(self.rig.status(later)["phase"], "Pending")
+            self.finish(name)
+        self.rig.wait_phase("ant", "Succeeded")
+
+    def test_an_unknown_queue(self):
+        self.rig.apply(queued("lost", "nowhere", replicas=1))
+        found = self.rig.wait_condition("lost", "Admitted", "False", "NoQueue")
+        self.assertIn("create this LocalQueue", found["message"])
+        self.assertEqual(self.rig.pods("lost"), [])
+        # A corrected label is followed.
+        self.kueue.queue("somewhere", {"default": 4})
+        self.cluster.kubectl("label", "tj", "lost", QUEUE + "=somewhere", "--overwrite")
+        self.wait(lambda: self.rig.running("lost", 1), "the job runs in the other queue")
+
+    def test_a_deleted_job_lets_go(self):
+        self.kueue.queue("delete", {"default": 2})
+        self.rig.apply(queued("first", "delete", replicas=2))
+        self.wait(lambda: self.rig.running("first", 2), "the first job runs")
+        self.rig.apply(queued("second", "delete", replicas=2))
+        self.rig.wait_condition("second", "Admitted", "False", "WaitingForQuota")
+        self.cluster.kubectl("delete", "tj", "first", "--wait=false")
+        self.wait(lambda: self.rig.running("second", 2), "the second job runs")
+        self.wait(lambda: self.kueue.workload("first") is None, "the Workload of the first is gone")
+
+    def test_preemption_requeues(self):
+        """A job of higher priority takes the quota: the other one stops, is queued, and resumes with a new attempt."""
+        for name, value in (("low", 10), ("high", 100)):
+            self.cluster.apply_text(f'{{"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "WorkloadPriorityClass", '
+                                    f'"metadata": {{"name": "{name}"}}, "value": {value}}}')
+        self.kueue.queue("preempt", {"default": 4}, preemption={"withinClusterQueue": "LowerPriority"})
+        victim = queued("victim", "preempt", replicas=4)
+        victim["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = "low"
+        self.rig.apply(victim)
+        self.wait(lambda: self.rig.running("victim", 4), "the victim runs")
+        spec = self.kueue.workload("victim")["spec"]
+        self.assertEqual((spec["priority"], spec["priorityClassRef"]["name"]), (10, "low"))
+        winner = queued("winner", "preempt", replicas=3)
+        winner["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = "high"
+        self.rig.apply(winner)
+        self.wait(lambda: self.rig.running("winner", 3), "the winner runs")
+        self.assertEqual(self.rig.pods("victim"), [])
+        self.rig.wait_condition("victim", "Suspended", "True", "WaitingForQuota")
+        self.kueue.wait_condition("victim", "Requeued", "True")
+        self.kueue.wait_condition("victim", "PodsReady", "False", "WaitForStart")
+        self.finish("winner")
+        self.wait(lambda: self.rig.running("victim", 4), "the victim runs again")
+        self.assertEqual(self.rig.status("victim")["attempt"], 2)
+        self.assertEqual(self.rig.status("victim")["restarts"]["charged"], 0)
+        self.kueue.wait_condition("victim", "PodsReady", "True", "Started")
+
+    def test_preemption_of_an_elastic_job(self):
+        """An elastic job that is preempted is admitted again at once with the workers that are left, at least its `min`. Only
+        when not even these have quota it waits as a whole."""
+        for name, value in (("normal", 10), ("urgent", 100)):
+            self.cluster.apply_text(f'{{"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", '
+                                    f'"metadata": {{"name": "{name}"}}, "value": {value}}}')
+        self.kueue.queue("elastic", {"default": 6}, preemption={"withinClusterQueue": "LowerPriority"})
+        self.rig.apply(queued("stretch", "elastic", replicas=6, native=True, workers={"min": 2, "max": 6},
+                              spec={"scheduling": {"priorityClassName": "normal"},
+                                    "checkpoint": {"path": "/ckpt", "gracePeriodSeconds": 5}}))
+        self.wait(lambda: self.rig.running("stretch", 6), "the elastic job runs with six workers")
+        self.assertEqual(self.kueue.workload("stretch")["spec"]["podSets"][0]["minCount"], 2)
+        self.rig.apply(queued("urgent-1", "elastic", replicas=3, spec={"scheduling": {"priorityClassName": "urgent"}}))
+        self.wait(lambda: self.rig.running("urgent-1", 3), "the urgent job runs")
+        self.wait(lambda: self.rig.running("stretch", 3), "the elastic job runs with three workers")
+        self.rig.apply(queued("urgent-2", "elastic", replicas=1, spec={"scheduling": {"priorityClassName": "urgent"}}))
+        self.wait(lambda: self.rig.running("urgent-2", 1), "the second urgent job runs")
+        self.wait(lambda: self.rig.running("stretch", 2), "the elastic job runs with two workers")
+        self.rig.apply(queued("urgent-3", "elastic", replicas=1, spec={"scheduling": {"priorityClassName": "urgent"}}))
+        self.wait(lambda: self.rig.running("urgent-3", 1), "the third urgent job runs")
+        self.wait(lambda: self.rig.pods("stretch") == [], "less than its minimum is left: the elastic job waits")
+        self.rig.wait_condition("stretch", "Admitted", "False", "WaitingForQuota")
+        for name in ("urgent-1", "urgent-2", "urgent-3"):
+            self.finish(name)
+        self.wait(lambda: self.rig.live("stretch"), "the elastic job runs again")
+
+    def test_borrowing_and_reclaiming(self):
+        """A queue borrows what its cohort does not use, and gives it back when the owner wants it."""
+        policy = {"reclaimWithinCohort": "Any", "withinClusterQueue": "Never"}
+        self.kueue.queue("lender", {"default": 3}, cohort="both", preemption=policy)
+        self.kueue.queue("borrower", {"default": 3}, cohort="both", preemption=policy)
+        self.rig.apply(queued("big", "borrower", replicas=5))
+        self.wait(lambda: self.rig.running("big", 5), "the job runs with borrowed quota")
+        self.rig.apply(queued("owner", "lender", replicas=3))
+        self.wait(lambda: self.rig.running("owner", 3), "the owner runs")
+        self.assertEqual(self.rig.pods("big"), [])
+        evicted = self.kueue.condition("big", "Preempted")
+        print(f"big was preempted: {evicted['reason']}: {evicted['message']}", flush=True)
+        self.finish("owner")
+        self.wait(lambda: self.rig.running("big", 5), "the borrower runs again")
+
+    def test_two_flavors(self):
+        """The pods get the node selectors and tolerations of the flavour that Kueue chose for them."""
+        for node, kind in (("node-0", "reserved"), ("node-1", "reserved"), ("node-2", "spot"), ("node-3", "spot")):
+            self.cluster.kubectl("label", "node", node, f"kind={kind}", "--overwrite")
+            self.addCleanup(self.cluster.kubectl, "label", "node", node, "kind-")
+        toleration = {"key": "spot", "operator": "Exists", "effect": "NoSchedule"}
+        self.kueue.flavor("reserved", {"kind": "reserved"})
+        self.kueue.flavor("spot", {"kind": "spot"}, [toleration])
+        self.kueue.queue("flavors", {"reserved": 2, "spot": 8})
+        self.rig.apply(queued("small", "flavors", replicas=2))
+        self.wait(lambda: self.rig.running("small", 2), "the first job runs")
+        self.rig.apply(queued("other", "flavors", replicas=3))
+        self.wait(lambda: self.rig.running("other", 3), "the second job runs")
+        for pod in self.rig.pods("small"):
+            self.assertEqual(pod["spec"]["nodeSelector"], {"kind": "reserved"})
+            self.assertIn(pod["spec"]["nodeName"], ("node-0", "node-1"))
+        for pod in self.rig.pods("other"):
+            self.assertEqual(pod["spec"]["nodeSelector"], {"kind": "spot"})
+            self.assertIn(toleration, pod["spec"]["tolerations"])
+            self.assertIn(pod["spec"]["nodeName"], ("node-2", "node-3"))
+            self.assertEqual(pod["metadata"]["labels"]["kueue.x-k8s.io/podset"], "worker")
+        self.wait(lambda: self.usage("flavors") == {"reserved": 2, "spot": 3}, "both flavours are charged")
+
+    def test_a_restart_keeps_the_quota(self):
+        """A failed worker restarts the gang. Kueue's admission stays, so nobody takes the quota in between."""
+        self.kueue.queue("restart", {"default": 2})
+        self.rig.apply(queued("holds", "restart", replicas=2))
+        self.wait(lambda: self.rig.running("holds", 2), "the job runs")
+        self.kueue.wait_condition("holds", "PodsReady", "True", "Started")
+        before = self.kueue.condition("holds", "QuotaReserved")
+        self.rig.apply(queued("next", "restart", replicas=2))
+        self.rig.wait_condition("next", "Admitted", "False", "WaitingForQuota")
+        self.cluster.pod_exit("default", self.rig.live("holds")[0]["metadata"]["name"], 1)
+        self.wait(lambda: self.rig.status("holds")["attempt"] == 2, "the gang restarts")
+        self.wait(lambda: self.rig.running("holds", 2), "the gang runs again")
+        self.kueue.wait_condition("holds", "PodsReady", "True", "Recovered")
+        self.assertEqual(self.kueue.condition("holds", "QuotaReserved"), before)
+        self.assertEqual(self.rig.pods("next"), [])
+
+    def test_deactivated_and_reactivated(self):
+        self.kueue.queue("active", {"default": 2})
+        self.rig.apply(queued("pause", "active", replicas=2))
+        self.wait(lambda: self.rig.running("pause", 2), "the job runs")
+        name = self.kueue.workload("pause")["metadata"]["name"]
+        self.cluster.kubectl("patch", "workloads.kueue.x-k8s.io", name, "--type=merge", "-p", '{"spec": {"active": false}}')
+        self.wait(lambda: self.rig.pods("pause") == [], "the job stops")
+        found = self.rig.wait_condition("pause", "Admitted", "False", "Deactivated")
+        self.assertIn(f"set spec.active of Workload {name}", found["message"])
+        self.kueue.wait_condition("pause", "QuotaReserved", "False")
+        self.wait(lambda: self.usage("active") == {"default": 0}, "the quota is free")
+        self.cluster.kubectl("patch", "workloads.kueue.x-k8s.io", name, "--type=merge", "-p", '{"spec": {"active": true}}')
+        self.wait(lambda: self.rig.running("pause", 2), "the job runs again")
+        self.assertEqual(self.rig.status("pause")["attempt"], 2)
+
+    def test_suspended_by_its_user(self):
+        """A suspended job has no Workload, so it takes no quota; resumed, it asks again."""
+        self.kueue.queue("suspend", {"default": 2})
+        self.rig.apply(queued("sleeps", "suspend", replicas=2))
+        self.wait(lambda: self.rig.running("sleeps", 2), "the job runs")
+        self.cluster.kubectl("patch", "tj", "sleeps", "--type=merge", "-p", '{"spec": {"suspend": true}}')
+        self.rig.wait_condition("sleeps", "Suspended", "True", "SuspendRequested")
+        self.wait(lambda: self.kueue.workload("sleeps") is None, "its Workload is deleted")
+        self.cluster.kubectl("patch", "tj", "sleeps", "--type=merge", "-p", '{"spec": {"suspend": false}}')
+        self.wait(lambda: self.rig.running("sleeps", 2), "the job runs again")
+
+    def test_an_elastic_job_gives_back(self):
+        """Fewer replicas of an elastic job free quota while it runs."""
+        self.kueue.queue("shrink", {"default": 4})
+        self.rig.apply(queued("shrinks", "shrink", replicas=4, native=True, workers={"min": 1, "max": 4},
+                              spec={"checkpoint": {"path": "/ckpt", "gracePeriodSeconds": 5}}))
+        self.wait(lambda: self.rig.running("shrinks", 4), "the elastic job runs")
+        self.rig.apply(queued("follows", "shrink", replicas=2))
+        self.rig.wait_condition("follows", "Admitted", "False", "WaitingForQuota")
+        self.cluster.kubectl("scale", "tj", "shrinks", "--replicas=2")
+        self.wait(lambda: self.rig.running("follows", 2), "the other job runs with the quota that was given back")
+        self.assertTrue(self.rig.running("shrinks", 2))
+        self.assertEqual(self.rig.status("shrinks")["attempt"], 1)
+        self.assertEqual(self.kueue.workload("shrinks")["status"]["reclaimablePods"], [{"name": "worker", "count": 2}])
+        # It cannot take it back while it runs.
+        self.cluster.kubectl("scale", "tj", "shrinks", "--replicas=4")
+        time.sleep(3)
+        self.assertTrue(self.rig.running("shrinks", 2))
+
+    def test_kueue_is_away(self):
+        """While Kueue is down, jobs run on and are repaired; what they could not write is written later."""
+        self.kueue.queue("away", {"default": 2})
+        self.rig.apply(queued("survives", "away", replicas=2))
+        self.wait(lambda: self.rig.running("survives", 2), "the job runs")
+        self.kueue.wait_condition("survives", "PodsReady", "True", "Started")
+        self.kueue.stop()
+        self.cluster.pod_exit("default", self.rig.live("survives")[0]["metadata"]["name"], 1)
+        self.wait(lambda: self.rig.status("survives")["attempt"] == 2, "the gang restarts")
+        self.wait(lambda: self.rig.running("survives", 2), "the gang runs again")
+        self.finish("survives")
+        self.rig.wait_phase("survives", "Succeeded")
+        self.kueue.start()
+        self.kueue.wait_condition("survives", "Finished", "True", "Succeeded", timeout_s=120)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "operator/core/kueue_decide.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "operator/core/decide.h"
+
+namespace ringmaster::core {
+namespace {
+
+constexpr Duration kUnreadPause = seconds(1);
+
+// Whether pods of the job may exist by its ledger.
+bool HasStarted(const Ledger& ledger) { return ledger.attempt > 0 && !NotBegun(ledger) && !ledger.suspended; }
+
+bool Manages(const Observed& o) {
+  if (!o.quota) return false;
+  if (!o.quota->queue.empty()) return true;
+  // A job whose label was removed keeps to the quota that it still has. One that waits withdraws its request
+  // before it starts: Kueue might admit it meanwhile.
+  const Workload* w = LiveWorkload(o);
+  return w != nullptr && (w->reserved || !HasStarted(o.status.ledger));
+}
+
+// Whether the quota is enough for the gang.
+bool Suffices(const Job& job, const Workload& w) {
+  if (WorkersGranted(w) < job.min) return false;
+  return std::all_of(job.policy.roles.begin(), job.policy.roles.end(), [&](const auto& role) {
+    return role.replicas == 0 || std::any_of(w.grants.begin(), w.grants.end(), [&](const Grant& grant) {
+             return grant.name == role.name && grant.count >= role.replicas;
+           });
+  });
+}
+
+bool IsLive(const Pod& pod) { return pod.alive() || pod.lingers; }
+
+SetWorkloadStatus StatusOf(const Workload& w, SetWorkloadStatus::Change change) {
+  return {w.name, w.uid, w.revision, change};
+}
+
+}  // namespace
+
+bool HeldByQuota(const Observed& o) {
+  if (!Manages(o)) return false;
+  const bool started = HasStarted(o.status.ledger);
+  if (o.quota->api != Quota::Api::kRead) return !started;
+  const Workload* w = LiveWorkload(o);
+  if (w == nullptr || w->deleting || !w->admitted || w->evicted || !Suffices(o.job, *w)) return true;
+  return !started && !w->missing_flavor.empty();
+}
+
+std::optional<QuotaHold> QuotaHoldOf(const Observed& o) {
+  if (!HeldByQuota(o)) return std::nullopt;
+  const Quota& quota = *o.quota;
+  if (quota.api == Quota::Api::kAbsent)
+    return QuotaHold{
+        Reason::kNoKueue,
+        fmt::format("the label kueue.x-k8s.io/queue-name names the queue {}, and the cluster does "
+                    "not serve workloads.kueue.x-k8s.io/v1beta2; install Kueue, or remove the label",
+                    quota.queue),
+        true};
+  if (quota.api == Quota::Api::kUnread)
+    return QuotaHold{Reason::kWaitingForQuota, "the operator has not read Kueue's Workloads yet"};
+  const Workload* w = LiveWorkload(o);
+  if (w == nullptr) return QuotaHold{Reason::kWaitingForQuota, "its Workload does not exist yet"};
+  if (w->deleting) return QuotaHold{Reason::kWaitingForQuota, "its Workload is being deleted"};
+  if (!w->active)
+    return QuotaHold{
+        Reason::kDeactivated,
+        fmt::format("{}; set spec.active of Workload {} to true to queue it again",
+                    w->eviction_message.empty() ? "its Workload is not active" : w->eviction_message,
+                    w->name)};
+  if (w->evicted && w->reserved)
+    return QuotaHold{Reason::kEvicted, fmt::format("{}: {}", w->eviction_reason, w->eviction_message)};
+  if (w->admitted && !w->missing_flavor.empty())
+    return QuotaHold{
+        Reason::kNoFlavor,
+        fmt::format("Kueue admitted the job to ResourceFlavor {}, which does not exist; create it",
+                    w->missing_flavor),
+        true};
+  if (w->admitted)
+    return QuotaHold{Reason::kWaitingForQuota,
+                     fmt::format("{} workers are admitted, and the job needs {}: it is queued again",
+                                 WorkersGranted(*w), o.job.min)};
+  const bool no_queue = w->waits_for.find("doesn't exist") != std::string::npos;
+  if (no_queue)
+    return QuotaHold{Reason::kNoQueue,
+                     w->waits_for +
+                         "; create this LocalQueue in the job's namespace, or correct the label "
+                         "kueue.x-k8s.io/queue-name",
+                     true};
+  return QuotaHold{Reason::kWaitingForQuota, w->waits_for.empty()
+                                                 ? fmt::format("waiting in queue {}", quota.queue)
+                                                 : fmt::format("queue {}: {}", quota.queue, w->waits_for)};
+}
+
+Decision AwaitQuota(const Observed& o, Time now) {
+  Decision decision;
+  Requeue requeue;
+  decision.reason = "waiting for quota";
+  if (!SettleWorkload(o, now, decision.actions, requeue)) Refresh(o, o.status.ledger, now, decision, requeue);
+  decision.requeue_at = requeue.at();
+  return decision;
+}
+
+bool SettleWorkload(const Observed& o, Time now, std::vector<Action>& actions, Requeue& requeue) {
+  if (!o.quota) return false;
+  // Nothing reports that a list without objects has been read.
+  if (o.quota->api == Quota::Api::kUnread) requeue.By(now + kUnreadPause);
+  if (o.quota->api != Quota::Api::kRead) return false;
+  const size_t before = actions.size();
+  const Quota& quota = *o.quota;
+  const Workload* live = LiveWorkload(o);
+  bool ending = false;
+  for (const Workload& w : quota.workloads) {
+    // A finished one cannot be admitted again.
+    const bool unwanted = &w != live || o.job.suspend || (quota.queue.empty() && !w.reserved) ||
+                          (w.reserved && !w.evicted && !Suffices(o.job, w));
+    if (w.deleting) {
+      ending = true;
+      if (w.held) actions.push_back(ReleaseWorkload{w.name, w.uid});
+    } else if (unwanted) {
+      ending = true;
+      actions.push_back(DeleteWorkload{w.name, w.uid});
+    }
+  }
+  if (ending) return actions.size() > before;
+  if (live != nullptr && live->reserved) {
+    if (!live->evicted) return false;
+    // On the level, not on the edge: a lost request is repeated.
+    SetWorkloadStatus clear = StatusOf(*live, SetWorkloadStatus::Change::kClear);
+    clear.reason = live->eviction_reason;
+    clear.message = live->eviction_message;
+    actions.push_back(std::move(clear));
+    return true;
+  }
+  if (quota.queue.empty() || o.job.suspend) return false;
+  std::vector<PodSet> sets = PodSetsOf(o.job);
+  if (live != nullptr && live->queue == quota.queue && live->pod_sets == sets && !live->outdated)
+    return false;
+  if (const Refusal* refusal = ActiveRefusal(o, now)) {
+    if (!o.preflight) requeue.By(refusal->retry_at);
+    return false;
+  }
+  MakeWorkload make;
+  if (live != nullptr) {
+    make.name = live->name;
+    make.uid = live->uid;
+    make.revision = live->revision;
+  }
+  make.queue = quota.queue;
+  make.pod_sets = std::move(sets);
+  actions.push_back(std::move(make));
+  return true;
+}
+
+void ReportToQuota(const Observed& o, std::vector<Action>& actions) {
+  if (!o.quota || o.quota->api != Quota::Api::kRead) return;
+  if (!Manages(o)) {
+    for (const Workload& left : o.quota->workloads) {
+      if (!left.deleting)
+        actions.push_back(DeleteWorkload{left.name, left.uid});
+      else if (left.held)
+        actions.push_back(ReleaseWorkload{left.name, left.uid});
+    }
+    return;
+  }
+  const Workload* w = LiveWorkload(o);
+  if (w == nullptr || w->deleting || !w->admitted || w->evicted) return;
+  const Ledger& ledger = o.status.ledger;
+  const int32_t target = o.job.Target();
+  int32_t running = static_cast<int32_t>(ledger.succeeded.size());
+  bool draining = false;
+  for (const Pod& pod : o.pods) {
+    draining |= !InGang(o.job, ledger, pod);
+    running += InGang(o.job, ledger, pod) && !HasSucceeded(ledger, pod.rank) &&
+                       (pod.phase == PodPhase::kRunning || pod.phase == PodPhase::kSucceeded)
+                   ? 1
+                   : 0;
+  }
+  // The quota of workers that have left. It cannot be taken back before the next admission.
+  if (const int32_t granted = WorkersGranted(*w); target < granted && !draining) {
+    SetWorkloadStatus give = StatusOf(*w, SetWorkloadStatus::Change::kGiveBack);
+    for (const PodSet& set : w->pod_sets) {
+      const int32_t used = target - (o.job.first_differs ? 1 : 0);
+      if (set.name == kWorkerSet && set.count > used) give.unused.push_back({set.name, set.count - used});
+    }
+    if (!give.unused.empty()) {
+      actions.push_back(std::move(give));
+      return;
+    }
+  }
+  const bool ready = running >= PlacementOf(o, ledger).needed;
+  const bool reported = w->pods_ready == PodsReady::kStarted || w->pods_ready == PodsReady::kRecovered;
+  if (ready == reported) return;
+  SetWorkloadStatus report = StatusOf(*w, SetWorkloadStatus::Change::kReport);
+  report.pods_ready = !ready                                         ? PodsReady::kWaitForRecovery
+                      : w->pods_ready == PodsReady::kWaitForRecovery ? PodsReady::kRecovered
+                                                                     : PodsReady::kStarted;
+  actions.push_back(std::move(report));
+}
+
+void FinishWorkload(const Observed& o, std::vector<Action>& actions) {
+  if (!o.quota || o.quota->api != Quota::Api::kRead) return;
+  // With cleanPods None, pods may run on for as long as they like.
+  if (o.job.clean_pods != CleanPods::kNone && std::any_of(o.pods.begin(), o.pods.end(), IsLive)) return;
+  const Ledger& ledger = o.status.ledger;
+  for (const Workload& w : o.quota->workloads) {
+    if (w.finished || w.deleting) {
+      if (w.held) actions.push_back(ReleaseWorkload{w.name, w.uid});
+      continue;
+    }
+    SetWorkloadStatus finish = StatusOf(w, SetWorkloadStatus::Change::kFinish);
+    finish.reason = ledger.outcome == Outcome::kSucceeded ? "Succeeded" : "Failed";
+    finish.message = ledger.outcome_message;
+    actions.push_back(std::move(finish));
+  }
+}
+
+void ReleaseWorkloads(const Observed& o, std::vector<Action>& actions) {
+  if (!o.quota) return;
+  for (const Workload& w : o.quota->workloads)
+    if (w.held) actions.push_back(ReleaseWorkload{w.name, w.uid});
+}
+
+}  // namespace ringmaster::core

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "operator/core/kueue_workload.h"
+
+#include <algorithm>
+
+#include "operator/core/model.h"
+
+namespace ringmaster::core {
+
+const char* PodsReadyName(PodsReady state) {
+  switch (state) {
+    case PodsReady::kUnreported:
+      return "Unreported";
+    case PodsReady::kWaitForStart:
+      return "WaitForStart";
+    case PodsReady::kStarted:
+      return "Started";
+    case PodsReady::kWaitForRecovery:
+      return "WaitForRecovery";
+    case PodsReady::kRecovered:
+      return "Recovered";
+  }
+  return "?";
+}
+
+std::string PodSetOf(const Job& job, int32_t rank) {
+  const auto place = RolePlaceOf(rank);
+  if (place && !place->role.empty()) return place->role;
+  return job.first_differs && rank == 0 ? kMasterSet : kWorkerSet;
+}
+
+std::vector<PodSet> PodSetsOf(const Job& job) {
+  std::vector<PodSet> sets;
+  const int32_t first = job.first_differs ? 1 : 0;
+  if (first > 0) sets.push_back({kMasterSet, 1});
+  if (const int32_t workers = job.Wanted() - first; workers > 0) {
+    const int32_t min = std::max(job.min - first, 1);
+    sets.push_back({kWorkerSet, workers, min < workers ? min : 0});
+  }
+  for (const rendezvous::ProgramRole& role : job.policy.roles)
+    if (role.replicas > 0) sets.push_back({role.name, role.replicas});
+  return sets;
+}
+
+const Workload* LiveWorkload(const Observed& o) {
+  if (!o.quota) return nullptr;
+  const auto& all = o.quota->workloads;
+  const auto it = std::find_if(all.begin(), all.end(), [](const Workload& w) { return !w.finished; });
+  return it == all.end() ? nullptr : &*it;
+}
+
+int32_t WorkersGranted(const Workload& workload) {
+  int32_t workers = 0;
+  for (const Grant& grant : workload.grants)
+    if (grant.name == kWorkerSet || grant.name == kMasterSet) workers += grant.count;
+  return workers;
+}
+
+void LimitToQuota(Observed& o) {
+  o.job.granted.reset();
+  const Workload* workload = LiveWorkload(o);
+  if (workload != nullptr && workload->reserved)
+    o.job.granted = WorkersGranted(*workload);
+  else if (o.quota && o.quota->api != Quota::Api::kRead && o.status.ledger.gang_size > 0)
+    o.job.granted = o.status.ledger.gang_size;  // of the attempt that runs
+}
+
+}  // namespace ringmaster::core

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A job in a queue of Kueue: the Workload that asks for its quota, and what it shows.
+//
+// Kueue knows no TrainingJob. It admits, preempts and deactivates Workloads, and the owner of a Workload
+// follows: the job starts when its Workload is admitted, stops with a checkpoint when the Workload is
+// evicted, and clears the admission when no pod is left. Kueue gives the quota to others only then. The
+// decisions are in kueue_decide.cc. Pure value types and functions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "operator/core/job.h"
+
+namespace ringmaster::core {
+
+struct Observed;
+
+// The pods of a Workload that have the same template.
+struct PodSet {
+  std::string name;  // `worker`, `master` or a role
+  int32_t count = 0;
+  int32_t min = 0;  // Kueue may admit so few of them; 0: all or none
+  bool operator==(const PodSet&) const = default;
+};
+
+// The condition PodsReady, by its reasons.
+enum class PodsReady : uint8_t { kUnreported, kWaitForStart, kStarted, kWaitForRecovery, kRecovered };
+const char* PodsReadyName(PodsReady state);
+
+// What Kueue has reserved for a pod set.
+struct Grant {
+  std::string name;
+  int32_t count = 0;
+  bool operator==(const Grant&) const = default;
+};
+
+struct Workload {
+  std::string name;
+  std::string uid;
+  uint64_t revision = 0;  // the precondition of a change
+  std::string queue;
+  std::vector<PodSet> pod_sets;
+  bool outdated = false;  // its templates or its priority are not those of the job
+  bool held = false;      // by our finalizer
+  bool deleting = false;
+  bool active = true;     // false: a user or Kueue has deactivated it
+  bool reserved = false;  // Kueue counts its quota
+  bool admitted = false;
+  bool evicted = false;
+  bool finished = false;
+  std::string eviction_reason;
+  std::string eviction_message;
+  std::string waits_for;  // Kueue's message while nothing is reserved
+  PodsReady pods_ready = PodsReady::kUnreported;
+  std::vector<Grant> grants;   // without the pods that were given back
+  std::string missing_flavor;  // a ResourceFlavor of the admission that does not exist; empty: none
+  bool operator==(const Workload&) const = default;
+};
+
+// What Kueue says about a job.
+struct Quota {
+  enum class Api : uint8_t {
+    kAbsent,  // the cluster does not have Kueue's API
+    kUnread,  // its objects have not been listed, or the operator may not read them
+    kRead,
+  };
+  Api api = Api::kAbsent;
+  std::string queue;                // the LocalQueue that the job's label names; empty: none any more
+  std::vector<Workload> workloads;  // that the job owns, sorted by name
+  bool operator==(const Quota&) const = default;
+};
+
+inline constexpr const char* kWorkerSet = "worker";
+inline constexpr const char* kMasterSet = "master";  // the first worker, when it has another template
+
+// Returns the name of the pod set of this rank.
+std::string PodSetOf(const Job& job, int32_t rank);
+// Returns the pod sets that the job asks for.
+std::vector<PodSet> PodSetsOf(const Job& job);
+// Returns the Workload that decides about the job: the one that is not finished. nullptr: none.
+const Workload* LiveWorkload(const Observed& observed);
+// Returns for how many workers the Workload has quota. REQUIRES: it is reserved.
+int32_t WorkersGranted(const Workload& workload);
+// Limits the job to the workers that Kueue has admitted. A backend calls this on what it has observed.
+void LimitToQuota(Observed& observed);
+
+}  // namespace ringmaster::core

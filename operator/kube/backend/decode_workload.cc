@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "operator/kube/backend/decode_workload.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/json.h"
+#include "operator/core/model.h"
+#include "operator/wiring/names.h"
+#include "operator/wiring/workload.h"
+
+namespace ringmaster::kube {
+namespace {
+
+const Json& ConditionOf(const Json& object, std::string_view type) {
+  static const Json kNone;
+  for (const Json& condition : json::Items(json::Child(object, "status"), "conditions"))
+    if (json::Text(condition, "type") == type) return condition;
+  return kNone;
+}
+
+bool Holds(const Json& object, std::string_view type) {
+  return json::Text(ConditionOf(object, type), "status") == "True";
+}
+
+core::PodsReady PodsReadyOf(const Json& object) {
+  const Json& condition = ConditionOf(object, "PodsReady");
+  if (condition.is_null()) return core::PodsReady::kUnreported;
+  const bool recovery = json::Text(condition, "reason") == "WaitForRecovery";
+  if (json::Text(condition, "status") != "True")
+    return recovery ? core::PodsReady::kWaitForRecovery : core::PodsReady::kWaitForStart;
+  return json::Text(condition, "reason") == "Recovered" ? core::PodsReady::kRecovered
+                                                        : core::PodsReady::kStarted;
+}
+
+std::map<std::string, std::string> Texts(const Json& object) {
+  std::map<std::string, std::string> texts;
+  if (object.is_object()) {
+    for (const auto& [key, value] : object.items())
+      if (value.is_string()) texts[key] = value.get<std::string>();
+  }
+  return texts;
+}
+
+void Add(const Json& update, wiring::Admission& to) {
+  to.labels.merge(Texts(json::Child(update, "labels")));
+  to.annotations.merge(Texts(json::Child(update, "annotations")));
+  to.node_selector.merge(Texts(json::Child(update, "nodeSelector")));
+  for (const Json& toleration : json::Items(update, "tolerations")) to.tolerations.push_back(toleration);
+}
+
+// Sets a condition in the list as the API's conventions ask for.
+void Set(Json& conditions, const char* type, bool truth, const std::string& reason,
+         const std::string& message, int64_t generation, const std::string& now) {
+  Json next = {{"type", type},       {"status", truth ? "True" : "False"}, {"reason", reason},
+               {"message", message}, {"observedGeneration", generation},   {"lastTransitionTime", now}};
+  for (Json& condition : conditions) {
+    if (json::Text(condition, "type") != type) continue;
+    if (condition["status"] == next["status"]) next["lastTransitionTime"] = condition["lastTransitionTime"];
+    condition = std::move(next);
+    return;
+  }
+  conditions.push_back(std::move(next));
+}
+
+}  // namespace
+
+std::shared_ptr<const WorkloadRecord> DecodeWorkload(const Json& object, const Meta& meta) {
+  const Json& metadata = json::Child(object, "metadata");
+  const std::string_view job = json::Text(json::Child(metadata, "labels"), wiring::kJobLabel);
+  if (job.empty()) return nullptr;
+  const Json& spec = json::Child(object, "spec");
+  const Json& status = json::Child(object, "status");
+  auto record = std::make_shared<WorkloadRecord>();
+  record->job = meta.namespace_ + "/" + std::string(job);
+  record->owner_uid = ControllerUid(object);
+  record->rendered_for = json::Text(json::Child(metadata, "annotations"), wiring::kRenderedAnnotation);
+  core::Workload& w = record->workload;
+  w.name = meta.name;
+  w.uid = meta.uid;
+  w.revision = meta.revision;
+  w.queue = json::Text(spec, "queueName");
+  w.deleting = !json::Text(metadata, "deletionTimestamp").empty();
+  for (const Json& finalizer : json::Items(metadata, "finalizers"))
+    w.held |= finalizer == wiring::kWorkloadFinalizer;
+  const Json& active = json::Child(spec, "active");
+  w.active = !active.is_boolean() || active.get<bool>();
+  w.reserved = Holds(object, "QuotaReserved");
+  w.admitted = w.reserved && Holds(object, "Admitted");
+  w.finished = Holds(object, "Finished");
+  const Json& evicted = ConditionOf(object, "Evicted");
+  w.evicted = json::Text(evicted, "status") == "True";
+  if (w.evicted) {
+    w.eviction_reason = json::Text(evicted, "reason");
+    w.eviction_message = json::Text(evicted, "message");
+  }
+  if (!w.reserved) w.waits_for = json::Text(ConditionOf(object, "QuotaReserved"), "message");
+  w.pods_ready = PodsReadyOf(object);
+  std::map<std::string_view, int64_t> unused;
+  for (const Json& entry : json::Items(status, "reclaimablePods"))
+    unused[json::Text(entry, "name")] = json::Integer(entry, "count");
+  std::map<std::string_view, int64_t> left;  // of what was asked for
+  for (const Json& set : json::Items(spec, "podSets")) {
+    const int64_t count = json::Integer(set, "count");
+    w.pod_sets.push_back({std::string(json::Text(set, "name")), static_cast<int32_t>(count),
+                          static_cast<int32_t>(json::Integer(set, "minCount"))});
+    left[json::Text(set, "name")] = std::max<int64_t>(count - unused[json::Text(set, "name")], 0);
+  }
+  const Json& admission = json::Child(status, "admission");
+  record->cluster_queue = json::Text(admission, "clusterQueue");
+  for (const Json& entry : json::Items(admission, "podSetAssignments")) {
+    const std::string_view name = json::Text(entry, "name");
+    const int64_t most = left[name];
+    w.grants.push_back(
+        {std::string(name), static_cast<int32_t>(std::min(json::Integer(entry, "count", most), most))});
+    WorkloadRecord::Set& set = record->admitted[std::string(name)];
+    for (const auto& [resource, flavor] : Texts(json::Child(entry, "flavors"))) set.flavors.push_back(flavor);
+    std::sort(set.flavors.begin(), set.flavors.end());
+    set.flavors.erase(std::unique(set.flavors.begin(), set.flavors.end()), set.flavors.end());
+  }
+  for (const Json& check : json::Items(status, "admissionChecks"))
+    for (const Json& update : json::Items(check, "podSetUpdates"))
+      Add(update, record->admitted[std::string(json::Text(update, "name"))].updates);
+  return record;
+}
+
+std::shared_ptr<const FlavorRecord> DecodeFlavor(const Json& object, const Meta& meta) {
+  const Json& spec = json::Child(object, "spec");
+  auto record = std::make_shared<FlavorRecord>();
+  record->name = meta.name;
+  record->node_labels = Texts(json::Child(spec, "nodeLabels"));
+  for (const Json& toleration : json::Items(spec, "tolerations")) record->tolerations.push_back(toleration);
+  return record;
+}
+
+Json StatusPatch(const Json& object, const core::SetWorkloadStatus& change, const std::string& now) {
+  using Change = core::SetWorkloadStatus::Change;
+  const Json& metadata = json::Child(object, "metadata");
+  const int64_t generation = json::Integer(metadata, "generation");
+  Json conditions = json::Items(json::Child(object, "status"), "conditions");
+  const auto set = [&](const char* type, bool truth, const std::string& reason, const std::string& message) {
+    Set(conditions, type, truth, reason, message, generation, now);
+  };
+  Json status = Json::object();
+  switch (change.change) {
+    case Change::kClear: {
+      // Kueue itself requeues what it has preempted; the others wait for a back-off, a check or a user.
+      const bool requeued = change.reason == "Preempted" || change.reason == "NodeFailures";
+      set("QuotaReserved", false, "Pending", change.message);
+      set("Admitted", false, "NoReservation", "The workload has no reservation");
+      set("Requeued", requeued, change.reason, change.message);
+      // Kueue never resets it, and counts the next start from here.
+      if (!ConditionOf(object, "PodsReady").is_null())
+        set("PodsReady", false, "WaitForStart", "no pod of the job exists");
+      status["admission"] = nullptr;
+      // The next start needs all pods again.
+      status["reclaimablePods"] = nullptr;
+      break;
+    }
+    case Change::kFinish:
+      set("Finished", true, change.reason, change.message);
+      break;
+    case Change::kReport: {
+      const bool ready =
+          change.pods_ready == core::PodsReady::kStarted || change.pods_ready == core::PodsReady::kRecovered;
+      set("PodsReady", ready, core::PodsReadyName(change.pods_ready),
+          ready ? "all pods that the job needs run" : "some pods that the job needs do not run");
+      break;
+    }
+    case Change::kGiveBack: {
+      Json unused = Json::array();
+      for (const core::Grant& entry : change.unused)
+        unused.push_back({{"name", entry.name}, {"count", entry.count}});
+      status["reclaimablePods"] = std::move(unused);
+      break;
+    }
+  }
+  if (change.change != Change::kGiveBack) status["conditions"] = std::move(conditions);
+  return {{"metadata", {{"uid", metadata["uid"]}, {"resourceVersion", metadata["resourceVersion"]}}},
+          {"status", std::move(status)}};
+}
+
+}  // namespace ringmaster::kube

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Decodes Kueue's objects into records. Pure.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "operator/core/kueue_workload.h"
+#include "operator/kube/watch/meta.h"
+#include "operator/wiring/wiring.h"
+
+namespace ringmaster::kube {
+
+// A Workload of a job.
+struct WorkloadRecord {
+  std::string job;           // namespace/name
+  std::string owner_uid;     // of the job; empty: it was orphaned
+  std::string rendered_for;  // wiring::kRenderedAnnotation
+  core::Workload workload;   // `outdated` and `missing_flavor` depend on other objects
+  std::string cluster_queue;
+  struct Set {
+    std::vector<std::string> flavors;  // sorted, each once
+    wiring::Admission updates;         // of admission checks
+  };
+  std::map<std::string, Set> admitted;  // by pod set
+};
+
+struct FlavorRecord {
+  std::string name;
+  std::map<std::string, std::string> node_labels;
+  std::vector<Json> tolerations;
+  bool operator==(const FlavorRecord&) const = default;
+};
+
+// Returns null for a Workload of another owner than a TrainingJob.
+std::shared_ptr<const WorkloadRecord> DecodeWorkload(const Json& object, const Meta& meta);
+std::shared_ptr<const FlavorRecord> DecodeFlavor(const Json& object, const Meta& meta);
+
+// Returns the status patch for the change to `object`, a Workload as the API server has it. `now`: the API's
+// text.
+Json StatusPatch(const Json& object, const core::SetWorkloadStatus& change, const std::string& now);
+
+}  // namespace ringmaster::kube

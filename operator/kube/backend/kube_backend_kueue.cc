@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// KubeBackend: jobs in a queue of Kueue. Watches Workloads, ResourceFlavors and WorkloadPriorityClasses where
+// the API server serves them, and changes the Workloads of jobs.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/json.h"
+#include "operator/kube/backend/decode_workload.h"
+#include "operator/kube/backend/kube_backend.h"
+#include "operator/kube/backend/resources.h"
+#include "operator/wiring/workload.h"
+
+namespace ringmaster::kube {
+
+// ---- discovery
+
+void KubeBackend::DiscoverKueue() {
+  client_.Raw("/apis/" + kWorkloads.ApiVersion(), Guard([this](const Result<Json>& result) {
+                bool served = false;
+                if (result.ok()) {
+                  for (const Json& item : json::Items(*result, "resources"))
+                    served |= json::Text(item, "name") == kWorkloads.plural;
+                } else if (result.error().code != Code::kNotFound) {
+                  return DiscoverBy(Now() + kDiscoverSoon);
+                }
+                OnKueue(served);
+              }));
+}
+
+void KubeBackend::OnKueue(bool served) {
+  {
+    MutexLock lock(mutex_);
+    // A server that starts may not know all definitions yet, so one answer is not enough.
+    if (kueue_ == true && !served && !std::exchange(kueue_doubtful_, true)) {
+      discover_at_ = std::min(discover_at_, Now() + kDiscoverSoon);
+      reflectors_.Wake();
+      return;
+    }
+    kueue_doubtful_ = false;
+    if (kueue_ == served) return;
+    const bool before = kueue_.value_or(false);
+    kueue_ = served;
+    if (before == served) return;
+  }
+  if (served) {
+    Follow(Watched(kWorkloads, wiring::kJobLabel), workloads_);
+    reflectors_.Add(Watched(kFlavors), flavors_.In({}));
+    reflectors_.Add(Watched(kWorkloadPriorityClasses), workload_priorities_.In({}));
+  } else {
+    for (const Resource& resource : {kWorkloads, kFlavors, kWorkloadPriorityClasses})
+      reflectors_.Retire(resource);
+    workloads_.Clear();
+    flavors_.Clear();
+    workload_priorities_.Clear();
+  }
+  NotifyQueued();
+}
+
+bool KubeBackend::WaitsForKueue() const {
+  if (kueue_.value_or(false)) return false;
+  const auto jobs = jobs_.All();
+  return std::any_of(jobs.begin(), jobs.end(), [](const Job& job) { return !job->queue.empty(); });
+}
+
+void KubeBackend::NotifyQueued() const {
+  for (const Job& job : jobs_.All())
+    if (!job->queue.empty()) Notify(job->key.ToString());
+}
+
+// ---- what a decision reads
+
+wiring::WorkloadInputs KubeBackend::WorkloadInputsOf(const JobRecord& job) const {
+  wiring::WorkloadInputs inputs;
+  inputs.queue = job.queue;
+  inputs.pod_sets = core::PodSetsOf(job.Job());
+  if (!job.workload_priority.empty()) {
+    const auto known = workload_priorities_.Get(job.workload_priority);
+    inputs.priority = known ? known->value : 0;
+    inputs.class_group = kWorkloadPriorityClasses.group;
+    inputs.class_kind = "WorkloadPriorityClass";
+    inputs.class_name = job.workload_priority;
+  } else {
+    inputs.priority = PriorityOf(job);
+    inputs.class_name = job.spec->workers_priority;
+    inputs.class_group = kPriorityClasses.group;
+    inputs.class_kind = "PriorityClass";
+  }
+  return inputs;
+}
+
+std::string KubeBackend::RenderedFor(const JobRecord& job) const {
+  const wiring::WorkloadInputs inputs = WorkloadInputsOf(job);
+  const std::string key = fmt::format("{}/{}/{}/{}", job.spec->job.spec_generation, inputs.priority,
+                                      inputs.class_kind, inputs.class_name);
+  {
+    MutexLock lock(mutex_);
+    const JobState& state = StateOf(job);
+    if (state.rendered_inputs == key) return state.rendered;
+  }
+  std::string text = wiring::RenderedText(wiring::WorkloadOf(job.ToApi(), job.uid, inputs));
+  MutexLock lock(mutex_);
+  JobState& state = StateOf(job);
+  state.rendered_inputs = key;
+  return state.rendered = std::move(text);
+}
+
+void KubeBackend::ReadQuota(const JobRecord& job, core::Observed& observed) const {
+  core::Quota quota;
+  quota.queue = job.queue;
+  bool served = false;
+  {
+    MutexLock lock(mutex_);
+    quota.api = kueue_.has_value() ? core::Quota::Api::kAbsent : core::Quota::Api::kUnread;
+    served = kueue_.value_or(false);
+  }
+  if (served)
+    quota.api = workloads_.synced() && flavors_.synced() && workload_priorities_.synced()
+                    ? core::Quota::Api::kRead
+                    : core::Quota::Api::kUnread;
+  for (const auto& record : workloads_.Group(job.key.ToString())) {
+    if (record->owner_uid != job.uid) {
+      if (record->workload.held)
+        observed.stray_workloads.push_back({record->workload.name, record->workload.uid});
+      continue;
+    }
+    core::Workload& w = quota.workloads.emplace_back(record->workload);
+    if (w.finished) continue;
+    w.outdated = !w.reserved && !job.queue.empty() && record->rendered_for != RenderedFor(job);
+    for (const auto& [name, set] : record->admitted)
+      for (const std::string& flavor : set.flavors)
+        if (!flavors_.Get(flavor)) w.missing_flavor = flavor;
+  }
+  if (quota.queue.empty() && quota.workloads.empty()) return;
+  observed.quota = std::move(quota);
+  core::LimitToQuota(observed);
+}
+
+wiring::Admission KubeBackend::AdmissionOf(const JobRecord& job, int32_t rank) const {
+  for (const auto& record : workloads_.Group(job.key.ToString())) {
+    if (record->owner_uid != job.uid || record->workload.finished || !record->workload.reserved) continue;
+    const std::string name = core::PodSetOf(job.spec->job, rank);
+    const auto set = record->admitted.find(name);
+    if (set == record->admitted.end()) continue;
+    wiring::Admission admission = set->second.updates;
+    for (const std::string& flavor : set->second.flavors) {
+      const auto known = flavors_.Get(flavor);
+      if (!known) continue;
+      for (const auto& [key, value] : known->node_labels) admission.node_selector[key] = value;
+      admission.tolerations.insert(admission.tolerations.end(), known->tolerations.begin(),
+                                   known->tolerations.end());
+    }
+    admission.labels["kueue.x-k8s.io/podset"] = name;
+    admission.annotations["kueue.x-k8s.io/workload"] = record->workload.name;
+    return admission;
+  }
+  return {};
+}
+
+// ---- actions
+
+// Reads the Workload, so that the change keeps what others have written, and changes it if it is still the
+// one that the decision was made about. `revision` 0: any.
+void KubeBackend::ChangeWorkload(const control::Write& write, const std::string& name, const std::string& uid,
+                                 uint64_t revision, const std::string& subresource,
+                                 std::function<std::optional<Json>(const Json&)> patch, Done done) {
+  const std::string& space = write.key.namespace_;
+  client_.Get(
+      kWorkloads, space, name,
+      Guard([this, space, name, uid, revision, subresource, patch = std::move(patch),
+             done = std::move(done)](const Result<Json>& found) {
+        if (!found.ok()) return done(found.error());
+        const Meta meta = ReadMeta(*found);
+        if (meta.uid != uid || (revision != 0 && meta.revision != revision))
+          return done(Error{Code::kConflict,
+                            fmt::format("workload {}/{} has changed since it was read", space, name)});
+        const std::optional<Json> body = patch(*found);
+        if (!body) return done(meta.revision);
+        if (!options_.may_write()) return done(NotLeading());
+        client_.Patch(kWorkloads, space, name, subresource, ApiClient::PatchType::kMerge, *body,
+                      Guard([done](const Result<Json>& result) {
+                        if (!result.ok()) return done(result.error());
+                        done(RevisionOf(*result));
+                      }));
+      }));
+}
+
+void KubeBackend::Perform(const Job& job, const control::Write& write, const core::MakeWorkload& action,
+                          Done done) {
+  if (job->deleted) return done(Error{Code::kForbidden, "job " + write.key.ToString() + " is being deleted"});
+  wiring::WorkloadInputs inputs = WorkloadInputsOf(*job);
+  inputs.queue = action.queue;
+  inputs.pod_sets = action.pod_sets;
+  Json workload = wiring::WorkloadOf(job->ToApi(), job->uid, inputs);
+  if (action.name.empty()) {
+    client_.Create(kWorkloads, write.key.namespace_, workload,
+                   Guard([done = std::move(done)](const Result<Json>& result) {
+                     if (!result.ok()) return done(result.error());
+                     done(RevisionOf(*result));
+                   }),
+                   ApiClient::Response::kMetadata);
+    return;
+  }
+  ChangeWorkload(
+      write, action.name, action.uid, action.revision, "",
+      [workload = std::move(workload)](const Json& found) -> std::optional<Json> {
+        const Json& metadata = json::Child(found, "metadata");
+        Json spec = workload["spec"];
+        // A merge keeps what the patch does not name.
+        if (!spec.contains("priorityClassRef")) spec["priorityClassRef"] = nullptr;
+        return Json{{"metadata",
+                     {{"uid", metadata["uid"]},
+                      {"resourceVersion", metadata["resourceVersion"]},
+                      {"annotations", workload["metadata"]["annotations"]}}},
+                    {"spec", std::move(spec)}};
+      },
+      std::move(done));
+}
+
+void KubeBackend::Perform(const Job&, const control::Write& write, const core::SetWorkloadStatus& action,
+                          Done done) {
+  ChangeWorkload(
+      write, action.name, action.uid, action.revision, "status",
+      [action](const Json& found) -> std::optional<Json> {
+        return StatusPatch(found, action, WallSecondsText(WallNow()));
+      },
+      std::move(done));
+}
+
+void KubeBackend::Perform(const Job&, const control::Write& write, const core::DeleteWorkload& action,
+                          Done done) {
+  DeleteOptions options;
+  options.uid = action.uid;
+  options.propagation = "Background";
+  client_.Delete(kWorkloads, write.key.namespace_, action.name, options,
+                 Guard([done = std::move(done)](const Result<Json>& result) {
+                   if (!result.ok()) return done(result.error());
+                   done(RevisionOf(*result));
+                 }));
+}
+
+void KubeBackend::Perform(const Job&, const control::Write& write, const core::ReleaseWorkload& action,
+                          Done done) {
+  auto deleting = std::make_shared<bool>(false);
+  ChangeWorkload(
+      write, action.name, action.uid, 0, "",
+      [deleting](const Json& found) -> std::optional<Json> {
+        const Json& metadata = json::Child(found, "metadata");
+        *deleting = !json::Text(metadata, "deletionTimestamp").empty();
+        Json kept = Json::array();
+        for (const Json& finalizer : json::Items(metadata, "finalizers"))
+          if (finalizer != wiring::kWorkloadFinalizer) kept.push_back(finalizer);
+        if (kept.size() == json::Items(metadata, "finalizers").size()) return std::nullopt;
+        return Json{{"metadata",
+                     {{"uid", metadata["uid"]},
+                      {"resourceVersion", metadata["resourceVersion"]},
+                      {"finalizers", std::move(kept)}}}};
+      },
+      [done = std::move(done), deleting](const Result<Revision>& result) {
+        if (!result.ok()) {
+          if (result.error().code == Code::kNotFound) return done(Revision{0});
+          return done(result.error());
+        }
+        // The answer of a Workload that only the finalizer held has the revision before its removal.
+        done(*result + (*deleting ? 1 : 0));
+      });
+}
+
+}  // namespace ringmaster::kube

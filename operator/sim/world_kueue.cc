@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// World: Workloads of jobs in a queue, as the API server and the garbage collector treat them.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "operator/sim/gang_model.h"
+#include "operator/sim/world.h"
+
+namespace ringmaster::sim {
+
+using control::Key;
+using control::Kind;
+using control::Revision;
+
+const std::vector<WorkloadTruth>& World::WorkloadsOf(const Key& key) const {
+  static const std::vector<WorkloadTruth> kNone;
+  const auto it = workloads_.find(key);
+  return it == workloads_.end() ? kNone : it->second;
+}
+
+std::vector<Key> World::WorkloadKeys() const {
+  std::vector<Key> keys;
+  for (const auto& [key, all] : workloads_) keys.push_back(key);
+  return keys;
+}
+
+void World::SetQueue(const Key& key, std::string queue) {
+  auto it = jobs_.find(key);
+  if (it == jobs_.end() || it->second.job.deleted) return;
+  it->second.queue = std::move(queue);
+  it->second.queue_changed = scheduler_.now();
+  JobChanged(key);
+}
+
+void World::AdmitWorkloads(const Key& key) {
+  const auto it = workloads_.find(key);
+  if (it == workloads_.end()) return;
+  for (WorkloadTruth& w : it->second) {
+    w.workload.reserved = w.workload.admitted = true;
+    w.workload.grants.clear();
+    for (const core::PodSet& set : w.workload.pod_sets) w.workload.grants.push_back({set.name, set.count});
+    Touch(key, w.workload);
+  }
+}
+
+Revision World::WorkloadChanged(const Key& key) {
+  const Revision revision = ++revisions_[static_cast<size_t>(Kind::kWorkload)];
+  for (const Observer& observer : observers_)
+    if (observer.workload_changed) observer.workload_changed(key);
+  return revision;
+}
+
+Result<WorkloadTruth*> World::FindWorkload(const Key& key, const std::string& name, const std::string& uid) {
+  auto& all = workloads_[key];
+  const auto it =
+      std::find_if(all.begin(), all.end(), [&](const WorkloadTruth& w) { return w.workload.name == name; });
+  if (it == all.end()) return Error{Code::kNotFound, "no workload " + name};
+  if (it->workload.uid != uid) return Error{Code::kConflict, name + " has another uid"};
+  return &*it;
+}
+
+Revision World::Touch(const Key& key, core::Workload& workload) {
+  workload.revision = revision(Kind::kWorkload) + 1;
+  return WorkloadChanged(key);
+}
+
+Result<Revision> World::MakeWorkload(const Key& key, JobTruth& job, const core::MakeWorkload& action) {
+  if (job.job.deleted) return Error{Code::kForbidden, "the job is being deleted"};
+  if (auto refusal = RefusesPods("workload")) return *refusal;
+  if (action.name.empty()) {
+    const std::string name = key.name + "-" + job.job.uid;
+    for (const WorkloadTruth& w : workloads_[key])
+      if (w.workload.name == name) return Error{Code::kAlreadyExists, "workload " + name + " exists"};
+    WorkloadTruth& truth = workloads_[key].emplace_back();
+    truth.owner_uid = job.job.uid;
+    truth.workload.name = name;
+    truth.workload.uid = fmt::format("workload-{}", next_uid_++);
+    truth.workload.queue = action.queue;
+    truth.workload.pod_sets = action.pod_sets;
+    truth.workload.held = true;
+    return Touch(key, truth.workload);
+  }
+  auto found = FindWorkload(key, action.name, action.uid);
+  if (!found.ok()) return found.error();
+  core::Workload& w = (*found)->workload;
+  if (w.revision != action.revision) return Error{Code::kConflict, action.name + " has changed"};
+  if (w.reserved) return Error{Code::kInvalid, "spec.podSets: field is immutable"};
+  w.queue = action.queue;
+  w.pod_sets = action.pod_sets;
+  return Touch(key, w);
+}
+
+Result<Revision> World::SetWorkloadStatus(const Key& key, const core::SetWorkloadStatus& action) {
+  using Change = core::SetWorkloadStatus::Change;
+  auto found = FindWorkload(key, action.name, action.uid);
+  if (!found.ok()) return found.error();
+  core::Workload& w = (*found)->workload;
+  if (w.revision != action.revision) return Error{Code::kConflict, action.name + " has changed"};
+  switch (action.change) {
+    case Change::kClear:
+      for (const Observer& observer : observers_)
+        if (observer.quota_freed) observer.quota_freed(key, (*found)->owner_uid);
+      w.reserved = w.admitted = false;
+      w.grants.clear();
+      w.waits_for = action.message;
+      if (w.pods_ready != core::PodsReady::kUnreported) w.pods_ready = core::PodsReady::kWaitForStart;
+      break;
+    case Change::kFinish:
+      w.finished = true;
+      break;
+    case Change::kReport:
+      w.pods_ready = action.pods_ready;
+      break;
+    case Change::kGiveBack:
+      for (const core::Grant& unused : action.unused)
+        for (size_t i = 0; i < w.grants.size(); ++i)
+          if (w.grants[i].name == unused.name)
+            w.grants[i].count = std::min(w.grants[i].count, w.pod_sets[i].count - unused.count);
+      break;
+  }
+  return Touch(key, w);
+}
+
+Result<Revision> World::DeleteWorkload(const Key& key, const core::DeleteWorkload& action) {
+  auto found = FindWorkload(key, action.name, action.uid);
+  if (!found.ok()) return found.error();
+  if ((*found)->workload.reserved)
+    for (const Observer& observer : observers_)
+      if (observer.quota_freed) observer.quota_freed(key, (*found)->owner_uid);
+  (*found)->workload.deleting = true;
+  Touch(key, (*found)->workload);
+  RemoveWorkloads(key);
+  return revision(Kind::kWorkload);
+}
+
+Result<Revision> World::ReleaseWorkload(const Key& key, const core::ReleaseWorkload& action) {
+  auto found = FindWorkload(key, action.name, action.uid);
+  if (!found.ok()) {
+    if (found.error().code == Code::kNotFound) return Revision{0};
+    return found.error();
+  }
+  if (std::exchange((*found)->workload.held, false)) Touch(key, (*found)->workload);
+  RemoveWorkloads(key);
+  return revision(Kind::kWorkload);
+}
+
+// Removes those that are deleted and not held.
+void World::RemoveWorkloads(const Key& key) {
+  const auto it = workloads_.find(key);
+  if (it == workloads_.end()) return;
+  const size_t gone = std::erase_if(
+      it->second, [](const WorkloadTruth& w) { return w.workload.deleting && !w.workload.held; });
+  if (it->second.empty()) workloads_.erase(it);
+  if (gone == 0) return;
+  WorkloadChanged(key);
+  if (jobs_.contains(key)) Collect(key);
+}
+
+// What the garbage collector does with the Workloads of a job that is deleted or orphans them.
+void World::CollectWorkloads(const Key& key, const std::string& owner_uid, bool orphaned) {
+  const auto it = workloads_.find(key);
+  if (it == workloads_.end()) return;
+  bool changed = false;
+  for (WorkloadTruth& w : it->second) {
+    if (w.owner_uid != owner_uid) continue;
+    changed = true;
+    if (orphaned)
+      w.owner_uid.clear();
+    else
+      w.workload.deleting = true;
+    w.workload.revision = revision(Kind::kWorkload) + 1;
+  }
+  if (!changed) return;
+  WorkloadChanged(key);
+  RemoveWorkloads(key);
+}
+
+bool World::OwnsWorkload(const Key& key, const std::string& job_uid) const {
+  const auto& all = WorkloadsOf(key);
+  return std::any_of(all.begin(), all.end(), [&](const WorkloadTruth& w) { return w.owner_uid == job_uid; });
+}
+
+void World::TickKueue() {
+  for (auto& [key, all] : workloads_)
+    for (WorkloadTruth& w : all)
+      if (!w.owner_uid.empty() && kueue_.Tick(w.workload, faulty(), GangModel::kTick)) Touch(key, w.workload);
+}
+
+}  // namespace ringmaster::sim

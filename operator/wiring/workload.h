@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The Workload by which a job asks Kueue for quota, and what an admission adds to the job's pods. Pure
+// functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "api/training_job.h"
+#include "base/json.h"
+#include "operator/core/kueue_workload.h"
+#include "operator/wiring/wiring.h"
+
+namespace ringmaster::wiring {
+
+inline constexpr const char* kWorkloadVersion = "kueue.x-k8s.io/v1beta2";
+inline constexpr const char* kQueueNameLabel = "kueue.x-k8s.io/queue-name";
+inline constexpr const char* kWorkloadPriorityLabel = "kueue.x-k8s.io/priority-class";
+// Holds a Workload, and with it the quota, until the pods are gone.
+inline constexpr const char* kWorkloadFinalizer = "kueue.x-k8s.io/resource-in-use";
+// What the Workload was rendered from: a hash of WorkloadInputs and the templates.
+inline constexpr const char* kRenderedAnnotation = "ringmaster.dev/workload-for";
+
+struct WorkloadInputs {
+  std::string queue;
+  std::vector<core::PodSet> pod_sets;
+  int32_t priority = 0;
+  // The class that the priority comes from: group, kind and name; an empty name: none.
+  std::string class_group;
+  std::string class_kind;
+  std::string class_name;
+};
+
+// Returns at most 54 characters: Kueue uses the name as a label value. Another job of this name has another.
+std::string WorkloadName(const std::string& job, const std::string& job_uid);
+
+// Returns the Workload. Its templates have only what Kueue counts and compares with flavours: a newer
+// operator renders the same.
+Json WorkloadOf(const api::TrainingJob& job, const std::string& job_uid, const WorkloadInputs& inputs);
+// Returns the value of kRenderedAnnotation. It does not depend on the queue and the counts.
+std::string RenderedText(const Json& workload);
+
+// Adds what the admission says to a pod.
+void Admit(const Admission& admission, Json& pod);
+
+}  // namespace ringmaster::wiring

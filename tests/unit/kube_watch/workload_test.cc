@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Workloads of Kueue as the API server shows them, and what the operator writes into their status.
+#include <gtest/gtest.h>
+
+#include "operator/core/model.h"
+#include "operator/kube/backend/decode_workload.h"
+#include "operator/wiring/workload.h"
+
+namespace ringmaster::kube {
+namespace {
+
+using Change = core::SetWorkloadStatus::Change;
+
+Json ConditionText(const char* type, const char* status, const char* reason) {
+  return {{"type", type},
+          {"status", status},
+          {"reason", reason},
+          {"message", "m"},
+          {"lastTransitionTime", "2026-11-25T10:00:00Z"}};
+}
+
+// A Workload of six workers, at least two, and two parameter servers; four workers are admitted.
+Json AdmittedWorkload() {
+  return Json::parse(R"({
+    "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",
+    "metadata": {"name": "gpt-abcde", "namespace": "team", "uid": "u", "resourceVersion": "41", "generation": 3,
+      "labels": {"ringmaster.dev/job": "gpt"}, "finalizers": ["kueue.x-k8s.io/resource-in-use"],
+      "annotations": {"ringmaster.dev/workload-for": "hash"},
+      "ownerReferences": [{"kind": "TrainingJob", "name": "gpt", "uid": "job-uid", "controller": true}]},
+    "spec": {"queueName": "q", "podSets": [{"name": "worker", "count": 6, "minCount": 2, "template": {}},
+                                           {"name": "ps", "count": 2, "template": {}}]},
+    "status": {
+      "admission": {"clusterQueue": "cq", "podSetAssignments": [
+        {"name": "worker", "count": 4, "flavors": {"cpu": "spot", "nvidia.com/gpu": "spot", "memory": "main"}},
+        {"name": "ps", "count": 2, "flavors": {"cpu": "main"}}]},
+      "admissionChecks": [{"name": "check", "state": "Ready", "podSetUpdates": [
+        {"name": "worker", "labels": {"a": "b"}, "nodeSelector": {"pool": "x"},
+         "tolerations": [{"key": "k", "operator": "Exists"}]}]}],
+      "conditions": [
+        {"type": "QuotaReserved", "status": "True", "reason": "QuotaReserved"},
+        {"type": "Admitted", "status": "True", "reason": "Admitted"}]}})");
+}
+
+std::shared_ptr<const WorkloadRecord> DecodeOne(const Json& object) {
+  return DecodeWorkload(object, ReadMeta(object));
+}
+
+TEST(DecodeWorkload, ReadsAnAdmission) {
+  const auto record = DecodeOne(AdmittedWorkload());
+  ASSERT_NE(record, nullptr);
+  EXPECT_EQ(record->job, "team/gpt");
+  EXPECT_EQ(record->owner_uid, "job-uid");
+  EXPECT_EQ(record->rendered_for, "hash");
+  const core::Workload& w = record->workload;
+  EXPECT_EQ(w.revision, 41U);
+  EXPECT_EQ(w.pod_sets, (std::vector<core::PodSet>{{"worker", 6, 2}, {"ps", 2}}));
+  EXPECT_EQ(w.grants, (std::vector<core::Grant>{{"worker", 4}, {"ps", 2}}));
+  EXPECT_TRUE(w.held && w.active && w.reserved && w.admitted);
+  EXPECT_FALSE(w.evicted || w.finished || w.deleting);
+  EXPECT_EQ(record->admitted.at("worker").flavors, (std::vector<std::string>{"main", "spot"}));
+  const wiring::Admission& updates = record->admitted.at("worker").updates;
+  EXPECT_EQ(updates.labels.at("a"), "b");
+  EXPECT_EQ(updates.node_selector.at("pool"), "x");
+  EXPECT_EQ(updates.tolerations.size(), 1U);
+}
+
+// Kueue counts the pods that were given back from what was asked for, not from what was admitted.
+TEST(DecodeWorkload, GivenBackPodsAreNotGranted) {
+  Json object = AdmittedWorkload();
+  object["status"]["reclaimablePods"] = {{{"name", "worker"}, {"count", 1}}};
+  EXPECT_EQ(core::WorkersGranted(DecodeOne(object)->workload), 4);
+  object["status"]["reclaimablePods"] = {{{"name", "worker"}, {"count", 3}}};
+  EXPECT_EQ(core::WorkersGranted(DecodeOne(object)->workload), 3);
+}
+
+TEST(DecodeWorkload, ReadsWhatIsMissing) {
+  Json object = AdmittedWorkload();
+  object["status"] = {{"conditions", {ConditionText("QuotaReserved", "False", "Pending")}}};
+  object["spec"]["active"] = false;
+  const core::Workload w = DecodeOne(object)->workload;
+  EXPECT_EQ(w.waits_for, "m");
+  EXPECT_FALSE(w.reserved || w.active);
+  EXPECT_TRUE(w.grants.empty());
+}
+
+TEST(DecodeWorkload, IgnoresThoseOfOthers) {
+  Json object = AdmittedWorkload();
+  object["metadata"]["labels"] = {{"x", "y"}};
+  EXPECT_EQ(DecodeOne(object), nullptr);
+  EXPECT_EQ(DecodeWorkload(Json(), Meta()), nullptr);
+}
+
+core::SetWorkloadStatus ChangeOf(Change change) { return {"gpt-abcde", "u", 41, change, "Preempted", "why"}; }
+
+// Returns the status that the patch leads to, decoded.
+core::Workload Patched(Json object, const core::SetWorkloadStatus& change) {
+  const Json patch = StatusPatch(object, change, "2026-11-25T12:00:00Z");
+  EXPECT_EQ(patch["metadata"]["resourceVersion"], "41");
+  object.merge_patch(patch);
+  return DecodeOne(object)->workload;
+}
+
+TEST(StatusPatch, ClearsAnAdmission) {
+  Json object = AdmittedWorkload();
+  object["status"]["conditions"].push_back(ConditionText("PodsReady", "True", "Started"));
+  object["status"]["reclaimablePods"] = {{{"name", "worker"}, {"count", 3}}};
+  const Json patch = StatusPatch(object, ChangeOf(Change::kClear), "2026-11-25T12:00:00Z");
+  EXPECT_TRUE(patch["status"]["admission"].is_null());
+  EXPECT_TRUE(patch["status"]["reclaimablePods"].is_null());
+  const core::Workload w = Patched(object, ChangeOf(Change::kClear));
+  EXPECT_FALSE(w.reserved || w.admitted);
+  EXPECT_EQ(w.waits_for, "why");
+  EXPECT_EQ(w.pods_ready, core::PodsReady::kWaitForStart);
+  EXPECT_TRUE(w.grants.empty());
+}
+
+// Those that Kueue preempts are requeued at once; the others wait.
+TEST(StatusPatch, RequeuesByTheReasonOfTheEviction) {
+  const auto requeued = [](const char* reason) {
+    core::SetWorkloadStatus change = ChangeOf(Change::kClear);
+    change.reason = reason;
+    const Json patch = StatusPatch(AdmittedWorkload(), change, "2026-11-25T12:00:00Z");
+    for (const Json& condition : patch["status"]["conditions"])
+      if (condition["type"] == "Requeued") return condition["status"].get<std::string>();
+    return std::string();
+  };
+  EXPECT_EQ(requeued("Preempted"), "True");
+  EXPECT_EQ(requeued("NodeFailures"), "True");
+  EXPECT_EQ(requeued("PodsReadyTimeout"), "False");
+  EXPECT_EQ(requeued("Deactivated"), "False");
+}
+
+TEST(StatusPatch, KeepsTheConditionsOfOthersAndTheirTimes) {
+  Json object = AdmittedWorkload();
+  object["status"]["conditions"].push_back(ConditionText("PodsReady", "False", "WaitForStart"));
+  core::SetWorkloadStatus report = ChangeOf(Change::kReport);
+  report.pods_ready = core::PodsReady::kWaitForRecovery;
+  const Json patch = StatusPatch(object, report, "2026-11-25T12:00:00Z");
+  const Json& conditions = patch["status"]["conditions"];
+  ASSERT_EQ(conditions.size(), 3U);
+  EXPECT_EQ(conditions[0], object["status"]["conditions"][0]);
+  EXPECT_EQ(conditions[2]["lastTransitionTime"], "2026-11-25T10:00:00Z") << "it was False before";
+  EXPECT_EQ(conditions[2]["observedGeneration"], 3);
+  report.pods_ready = core::PodsReady::kRecovered;
+  EXPECT_EQ(Patched(object, report).pods_ready, core::PodsReady::kRecovered);
+}
+
+TEST(StatusPatch, Finishes) { EXPECT_TRUE(Patched(AdmittedWorkload(), ChangeOf(Change::kFinish)).finished); }
+
+}  // namespace
+}  // namespace ringmaster::kube

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Jobs in a queue of Kueue: nothing before the admission, a stop with a checkpoint at an eviction, and what
+// the Workload must say meanwhile.
+#include <gtest/gtest.h>
+
+#include "operator/core/kueue_decide.h"
+#include "tests/unit/operator/worlds.h"
+
+namespace ringmaster::core {
+namespace {
+
+using Change = SetWorkloadStatus::Change;
+
+Workload Waiting(const Observed& o) {
+  Workload w;
+  w.name = "job-abcde";
+  w.uid = "uid-workload";
+  w.revision = 7;
+  w.queue = "queue";
+  w.pod_sets = PodSetsOf(o.job);
+  w.held = true;
+  w.waits_for = "couldn't assign flavors: insufficient quota for nvidia.com/gpu, 2 more needed";
+  return w;
+}
+
+Workload Admitted(const Observed& o, int32_t workers) {
+  Workload w = Waiting(o);
+  w.waits_for.clear();
+  w.reserved = w.admitted = true;
+  w.grants = {{kWorkerSet, workers}};
+  w.pods_ready = PodsReady::kStarted;
+  return w;
+}
+
+// A job in a queue, with this Workload.
+void Enqueue(Observed& o, std::vector<Workload> workloads = {}) {
+  o.quota.emplace();
+  o.quota->api = Quota::Api::kRead;
+  o.quota->queue = "queue";
+  o.quota->workloads = std::move(workloads);
+  LimitToQuota(o);
+}
+
+Observed NewQueued(int32_t target = 2) {
+  Observed o = NewWorld(target);
+  o.status.ledger.attempt = 1;  // as the API server creates it
+  Enqueue(o);
+  return o;
+}
+
+const Condition& Of(const Decision& decision, ConditionType type) {
+  return StatusOf(decision)->status.display.Of(type);
+}
+
+TEST(Kueue, ANewJobAsksForQuotaAndCreatesNothingElse) {
+  const Observed o = NewQueued(4);
+  const Decision decision = Decide(o, kT0);
+  ASSERT_EQ(decision.actions.size(), 1U) << ToString(decision);
+  const auto made = All<MakeWorkload>(decision);
+  ASSERT_EQ(made.size(), 1U);
+  EXPECT_EQ(made[0].queue, "queue");
+  EXPECT_EQ(made[0].pod_sets, (std::vector<PodSet>{{kWorkerSet, 4, 1}}));
+}
+
+TEST(Kueue, EachRoleIsAPodSet) {
+  Observed o = NewQueued(3);
+  o.job.first_differs = true;
+  o.job.min = 3;
+  o.job.policy.roles = {{"ps", 2}};
+  EXPECT_EQ(PodSetsOf(o.job), (std::vector<PodSet>{{kMasterSet, 1}, {kWorkerSet, 2}, {"ps", 2}}));
+  EXPECT_EQ(PodSetOf(o.job, 0), kMasterSet);
+  EXPECT_EQ(PodSetOf(o.job, 1), kWorkerSet);
+  EXPECT_EQ(PodSetOf(o.job, RankInRole("ps", 1)), "ps");
+}
+
+TEST(Kueue, AWaitingJobShowsWhatIsMissing) {
+  Observed o = NewQueued();
+  Enqueue(o, {Waiting(o)});
+  const Decision decision = Decide(o, kT0);
+  const Condition admitted = Of(decision, ConditionType::kAdmitted);
+  EXPECT_EQ(admitted.reason, Reason::kWaitingForQuota);
+  EXPECT_EQ(admitted.message,
+            "queue queue: couldn't assign flavors: insufficient quota for nvidia.com/gpu, 2 more needed");
+  EXPECT_EQ(StatusOf(decision)->status.display.phase, Phase::kPending);
+  Obey(o, decision, kT0);
+  EXPECT_TRUE(Decide(o, kT0).actions.empty()) << "waiting costs no writes";
+  EXPECT_TRUE(WaitingRanks(o).empty()) << "it takes no room from others";
+}
+
+TEST(Kueue, AnAdmittedJobStartsItsFirstAttempt) {
+  Observed o = NewQueued();
+  Enqueue(o, {Admitted(o, 2)});
+  Settle(o, kT0);
+  ASSERT_EQ(o.pods.size(), 2U);
+  EXPECT_EQ(o.status.ledger.attempt, 1);
+}
+
+TEST(Kueue, FewerWorkersThanAskedForAreEnough) {
+  Observed o = NewQueued(4);
+  Enqueue(o, {Admitted(o, 3)});
+  Settle(o, kT0);
+  EXPECT_EQ(o.pods.size(), 3U);
+  EXPECT_EQ(o.job.Target(), 3);
+}
+
+TEST(Kueue, FewerThanTheMinimumAreNot) {
+  Observed o = NewQueued(4);
+  o.job.min = 2;
+  Enqueue(o, {Admitted(o, 1)});
+  EXPECT_EQ(All<DeleteWorkload>(Decide(o, kT0)).size(), 1U);
+}
+
+TEST(Kueue, ReportsWhetherItsPodsAreReady) {
+  Observed o = RunningWorld();
+  Workload w = Admitted(o, 2);
+  w.pods_ready = PodsReady::kWaitForStart;
+  Enqueue(o, {w});
+  Obey(o, Decide(o, kT0), kT0);  // the display
+  auto report = All<SetWorkloadStatus>(Decide(o, kT0));
+  ASSERT_EQ(report.size(), 1U);
+  EXPECT_EQ(report[0].pods_ready, PodsReady::kStarted);
+  w.pods_ready = PodsReady::kStarted;
+  Enqueue(o, {w});
+  EXPECT_TRUE(Decide(o, kT0).actions.empty());
+  o.job.min = 2;
+  o.pods[0].phase = PodPhase::kPending;
+  for (int i = 0; i < 3; ++i) Obey(o, Decide(o, kT0 + seconds(5)), kT0);  // the order, the display
+  report = All<SetWorkloadStatus>(Decide(o, kT0 + seconds(5)));
+  ASSERT_EQ(report.size(), 1U);
+  EXPECT_EQ(report[0].pods_ready, PodsReady::kWaitForRecovery);
+}
+
+TEST(Kueue, AnEvictedJobStopsThenClearsThenWaits) {
+  Observed o = RunningWorld();
+  Workload w = Admitted(o, 2);
+  w.evicted = true;
+  w.eviction_reason = "Preempted";
+  w.eviction_message = "to make room";
+  Enqueue(o, {w});
+  Decision decision = Decide(o, kT0);
+  EXPECT_TRUE(Written(decision).stop_since) << ToString(decision);
+  EXPECT_EQ(Of(decision, ConditionType::kAdmitted).reason, Reason::kEvicted);
+  Obey(o, decision, kT0);
+  decision = Decide(o, kT0);
+  ASSERT_EQ(All<SetGang>(decision).size(), 1U);
+  EXPECT_TRUE(All<SetGang>(decision)[0].stop) << "the workers write a checkpoint";
+  EXPECT_TRUE(All<SetWorkloadStatus>(decision).empty()) << "the quota is kept while there are pods";
+  o.pods.clear();
+  Obey(o, Decide(o, kT0), kT0);
+  EXPECT_TRUE(o.status.ledger.suspended);
+  auto change = All<SetWorkloadStatus>(Decide(o, kT0));
+  ASSERT_EQ(change.size(), 1U);
+  EXPECT_EQ(change[0].change, Change::kClear);
+  EXPECT_EQ(change[0].reason, "Preempted");
+  EXPECT_EQ(change[0].revision, 7U);
+
+  Workload cleared = Waiting(o);
+  cleared.evicted = true;
+  Enqueue(o, {cleared});
+  Settle(o, kT0);
+  EXPECT_TRUE(o.pods.empty());
+  EXPECT_EQ(o.status.display.phase, Phase::kPending);
+
+  Enqueue(o, {Admitted(o, 2)});
+  decision = Decide(o, kT0);
+  EXPECT_EQ(Written(decision).attempt, 2) << "it resumes";
+}
+
+TEST(Kueue, ADeactivatedJobSaysHowToReactivateIt) {
+  Observed o = RunningWorld();
+  o.status.ledger.suspended = true;
+  o.pods.clear();
+  Workload w = Waiting(o);
+  w.active = false;
+  w.evicted = true;
+  Enqueue(o, {w});
+  const Condition admitted = Of(Decide(o, kT0), ConditionType::kAdmitted);
+  EXPECT_EQ(admitted.reason, Reason::kDeactivated);
+  EXPECT_NE(admitted.message.find("spec.active of Workload job-abcde"), std::string::npos);
+}
+
+TEST(Kueue, AJobWithoutItsWorkloadStops) {
+  Observed o = RunningWorld();
+  Enqueue(o);
+  EXPECT_TRUE(Written(Decide(o, kT0)).stop_since);
+}
+
+TEST(Kueue, ASuspendedJobHasNoWorkload) {
+  Observed o = RunningWorld();
+  o.job.suspend = true;
+  o.status.ledger.suspended = true;
+  o.pods.clear();
+  Workload w = Admitted(o, 2);
+  Enqueue(o, {w});
+  EXPECT_EQ(All<DeleteWorkload>(Decide(o, kT0)).size(), 1U);
+  w.deleting = true;
+  Enqueue(o, {w});
+  EXPECT_EQ(All<ReleaseWorkload>(Decide(o, kT0)).size(), 1U);
+}
+
+TEST(Kueue, AnEndedJobFinishesItsWorkloadWhenItsPodsAreGone) {
+  Observed o = RunningWorld();
+  Workload w = Admitted(o, 2);
+  Enqueue(o, {w});
+  o.status.ledger.outcome = Outcome::kSucceeded;
+  o.status.ledger.outcome_message = "100 steps done";
+  o.status.ledger.completion_time = kT0 - seconds(60);
+  EXPECT_TRUE(All<SetWorkloadStatus>(Decide(o, kT0)).empty());
+  o.pods.clear();
+  const auto change = All<SetWorkloadStatus>(Decide(o, kT0));
+  ASSERT_EQ(change.size(), 1U);
+  EXPECT_EQ(change[0].change, Change::kFinish);
+  EXPECT_EQ(change[0].reason, "Succeeded");
+  w.finished = true;
+  Enqueue(o, {w});
+  EXPECT_EQ(All<ReleaseWorkload>(Decide(o, kT0)).size(), 1U);
+}
+
+TEST(Kueue, ADeletedJobLetsGoWhenItsPodsAreGone) {
+  Observed o = RunningWorld();
+  o.job.deleted = true;
+  Enqueue(o, {Admitted(o, 2)});
+  EXPECT_TRUE(All<ReleaseWorkload>(Decide(o, kT0)).empty());
+  o.pods.clear();
+  EXPECT_EQ(All<ReleaseWorkload>(Decide(o, kT0)).size(), 1U);
+}
+
+TEST(Kueue, AnElasticJobGivesBackWhatItDoesNotUse) {
+  Observed o = RunningWorld(4);
+  Workload w = Admitted(o, 4);
+  o.job.replicas = 2;
+  Enqueue(o, {w});
+  for (int i = 0; i < 10; ++i) {
+    const Decision decision = Decide(o, kT0 + seconds(i));
+    const auto change = All<SetWorkloadStatus>(decision);
+    if (change.empty()) {
+      Obey(o, decision, kT0 + seconds(i));
+      continue;
+    }
+    EXPECT_EQ(o.pods.size(), 2U) << "only when the workers are gone";
+    EXPECT_EQ(change[0].change, Change::kGiveBack);
+    EXPECT_EQ(change[0].unused, (std::vector<Grant>{{kWorkerSet, 2}}));
+    return;
+  }
+  FAIL() << "nothing is given back";
+}
+
+TEST(Kueue, WithoutKueueNothingStartsAndNothingStops) {
+  Observed o = NewQueued();
+  o.quota->api = Quota::Api::kAbsent;
+  const Decision decision = Decide(o, kT0);
+  EXPECT_EQ(Of(decision, ConditionType::kAdmitted).reason, Reason::kNoKueue);
+  EXPECT_EQ(Of(decision, ConditionType::kStalled).truth, Truth::kTrue);
+
+  Observed running = RunningWorld();
+  Enqueue(running);
+  running.quota->api = Quota::Api::kAbsent;
+  Settle(running, kT0);
+  EXPECT_EQ(running.pods.size(), 2U);
+  EXPECT_EQ(running.status.ledger.attempt, 1);
+}
+
+TEST(Kueue, AnUnknownQueueHasARemedy) {
+  Observed o = NewQueued();
+  Workload w = Waiting(o);
+  w.waits_for = "LocalQueue nope doesn't exist";
+  Enqueue(o, {w});
+  EXPECT_EQ(Of(Decide(o, kT0), ConditionType::kAdmitted).reason, Reason::kNoQueue);
+}
+
+TEST(Kueue, AChangedLabelIsFollowedWhileTheJobWaits) {
+  Observed o = NewQueued();
+  Workload w = Waiting(o);
+  w.queue = "before";
+  Enqueue(o, {w});
+  const auto made = All<MakeWorkload>(Decide(o, kT0));
+  ASSERT_EQ(made.size(), 1U);
+  EXPECT_EQ(made[0].name, "job-abcde");
+  EXPECT_EQ(made[0].queue, "queue");
+
+  Observed running = RunningWorld();
+  w = Admitted(running, 2);
+  w.queue = "before";
+  Enqueue(running, {w});
+  Settle(running, kT0);
+  EXPECT_EQ(running.pods.size(), 2U) << "not while it has quota";
+}
+
+TEST(Kueue, AWorkloadOfAnEarlierJobIsLetGoOf) {
+  Observed o;
+  o.job.name = "job";
+  o.job.deleted = true;
+  o.stray_workloads = {{"job-abcde", "uid-workload"}};
+  EXPECT_EQ(All<ReleaseWorkload>(Decide(o, kT0)).size(), 1U);
+}
+
+}  // namespace
+}  // namespace ringmaster::core

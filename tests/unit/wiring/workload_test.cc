@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The Workload of a job, and what an admission adds to its pods.
+#include "operator/wiring/workload.h"
+
+#include <gtest/gtest.h>
+
+#include "api/load.h"
+
+namespace ringmaster::wiring {
+namespace {
+
+api::TrainingJob Load(const char* text) {
+  api::Loaded loaded = api::LoadYaml(text, {});
+  EXPECT_TRUE(loaded.problems.empty()) << (loaded.problems.empty() ? "" : loaded.problems[0].ToString());
+  return loaded.job;
+}
+
+constexpr const char* kJob = R"(
+apiVersion: ringmaster.dev/v1alpha1
+kind: TrainingJob
+metadata: {name: gpt, namespace: team}
+spec:
+  framework: pytorch
+  launch: {kind: none}
+  workers:
+    replicas: 4
+    template:
+      spec:
+        nodeSelector: {disk: fast}
+        containers:
+          - name: worker
+            image: train:1
+            env: [{name: SECRET, value: x}]
+            resources: {limits: {nvidia.com/gpu: 8}}
+)";
+
+WorkloadInputs Inputs() {
+  WorkloadInputs inputs;
+  inputs.queue = "q";
+  inputs.pod_sets = {{core::kWorkerSet, 4, 2}};
+  inputs.priority = 7;
+  return inputs;
+}
+
+TEST(Workload, HasWhatKueueCounts) {
+  const Json workload = WorkloadOf(Load(kJob), "job-uid", Inputs());
+  EXPECT_EQ(workload["metadata"]["labels"]["kueue.x-k8s.io/job-uid"], "job-uid");
+  EXPECT_EQ(workload["metadata"]["finalizers"], Json::array({kWorkloadFinalizer}));
+  const Json& spec = workload["spec"];
+  EXPECT_EQ(spec["queueName"], "q");
+  EXPECT_EQ(spec["priority"], 7);
+  EXPECT_FALSE(spec.contains("priorityClassRef"));
+  const Json& set = spec["podSets"][0];
+  EXPECT_EQ(set["name"], "worker");
+  EXPECT_EQ(set["count"], 4);
+  EXPECT_EQ(set["minCount"], 2);
+  const Json& pod = set["template"]["spec"];
+  EXPECT_EQ(pod["nodeSelector"]["disk"], "fast");
+  EXPECT_EQ(pod["containers"][0]["resources"]["limits"]["nvidia.com/gpu"], 8);
+  EXPECT_FALSE(pod["containers"][0].contains("env")) << "nothing that may be secret or change";
+}
+
+TEST(Workload, ItsNameFitsALabel) {
+  const std::string longest(48, 'j');
+  EXPECT_LE(WorkloadName(longest, "uid").size(), 63U);
+  EXPECT_NE(WorkloadName("gpt", "uid-1"), WorkloadName("gpt", "uid-2"));
+}
+
+TEST(Workload, TheHashIgnoresQueueAndCounts) {
+  const api::TrainingJob job = Load(kJob);
+  const std::string before = RenderedText(WorkloadOf(job, "job-uid", Inputs()));
+  WorkloadInputs other = Inputs();
+  other.queue = "r";
+  other.pod_sets = {{core::kWorkerSet, 9}};
+  EXPECT_EQ(RenderedText(WorkloadOf(job, "job-uid", other)), before);
+  other.priority = 8;
+  EXPECT_NE(RenderedText(WorkloadOf(job, "job-uid", other)), before);
+}
+
+TEST(Workload, AnAdmissionReachesThePod) {
+  Context context;
+  context.admission.node_selector = {{"kind", "spot"}};
+  context.admission.tolerations = {{{"key", "spot"}, {"operator", "Exists"}}};
+  context.admission.labels = {{"kueue.x-k8s.io/podset", "worker"}};
+  context.admission.annotations = {{"kueue.x-k8s.io/workload", "gpt-abcde"}};
+  const Json pod = PodOf(Load(kJob), "job-uid", 0, context);
+  EXPECT_EQ(pod["spec"]["nodeSelector"], (Json{{"disk", "fast"}, {"kind", "spot"}}));
+  EXPECT_EQ(pod["spec"]["tolerations"].back()["key"], "spot");
+  EXPECT_EQ(pod["metadata"]["labels"]["kueue.x-k8s.io/podset"], "worker");
+  EXPECT_EQ(pod["metadata"]["labels"]["ringmaster.dev/job"], "gpt");
+  EXPECT_EQ(pod["metadata"]["annotations"]["kueue.x-k8s.io/workload"], "gpt-abcde");
+}
+
+}  // namespace
+}  // namespace ringmaster::wiring
