@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -95,6 +96,7 @@ struct Job {
   GangMode gang = GangMode::kAuto;
   Duration gang_timeout = seconds(600);  // for finding nodes; then the gang is withdrawn; 0: no limit
   bool autoscaler = false;               // pods are released before there is room, so that nodes are added
+  bool preempt = false;  // while it waits at the gate, jobs of lower priority make room for it
 
   Duration startup_limit = seconds(1800);  // all pods run -> first step; one pod bound -> running
   Duration unreachable_node_limit = seconds(60);
@@ -104,8 +106,13 @@ struct Job {
   CleanPods clean_pods = CleanPods::kRunning;
   Duration progress_interval = seconds(5);  // between two status writes for progress alone
 
-  // The desired number of workers: the scale subresource, clamped to min and max.
-  int32_t Target() const { return std::clamp(replicas, min, std::max(min, max)); }
+  // The workers that preemption leaves it: not part of the spec, the backend takes it from the ledger
+  // (AllowedWorkers in core/status.h).
+  int32_t allowed = std::numeric_limits<int32_t>::max();
+
+  // The desired number of workers: the scale subresource, clamped to min and max, while the job is not
+  // preempted.
+  int32_t Target() const { return std::clamp(std::min(replicas, allowed), min, std::max(min, max)); }
   // The pods of other roles.
   int32_t RolePods() const;
   // Whether a gang with this number of workers has the rank.

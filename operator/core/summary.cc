@@ -225,7 +225,10 @@ std::pair<Reason, std::string> WhyNotPlaced(const SummaryInput& s) {
   }
   if (p.exist == 0 && (!s.o.prepared || s.o.prepared->attempt != l.attempt) && !s.counts.older)
     return {Reason::kPreparing, count};
-  if (ReservesRoom(s.o) && !s.o.fit.missing.empty()) return {Reason::kWaitingForCapacity, s.o.fit.missing};
+  if (ReservesRoom(s.o) && !s.o.fit.missing.empty()) {
+    if (s.o.fit.preempts.empty()) return {Reason::kWaitingForCapacity, s.o.fit.missing};
+    return {Reason::kPreempting, fmt::format("{}; preempts {}", s.o.fit.missing, s.o.fit.preempts)};
+  }
   if (p.unschedulable != nullptr) return {Reason::kUnschedulable, MissingText(s.o, p)};
   return {Reason::kWaitingForPods, count};
 }
@@ -296,6 +299,17 @@ void SetAdmitted(const SummaryInput& s, Writer& writer) {
   } else {
     writer.Set(ConditionType::kAdmitted, true, Reason::kAccepted, "");
   }
+}
+
+void SetPreempted(const SummaryInput& s, Writer& writer) {
+  const auto& preemption = s.ledger.preemption;
+  if (!preemption || s.ended) return writer.Clear(ConditionType::kPreempted);
+  const bool whole = preemption->workers == 0;
+  writer.Set(
+      ConditionType::kPreempted, true, whole ? Reason::kPreemptedWhole : Reason::kPreemptedToFewer,
+      whole ? PreemptorText(*preemption) + ": the job resumes when there is room again"
+            : fmt::format("{}: {} of {} workers stay", PreemptorText(*preemption), preemption->workers,
+                          std::clamp(s.o.job.replicas, s.o.job.min, std::max(s.o.job.min, s.o.job.max))));
 }
 
 void SetEndConditions(const Ledger& l, Writer& writer) {
@@ -397,6 +411,7 @@ Display Summarize(const Observed& o, const Ledger& ledger, Time now) {
   SetPodConditions(input, writer);
   SetGangConditions(input, writer);
   SetAdmitted(input, writer);
+  SetPreempted(input, writer);
   SetEndConditions(ledger, writer);
   SetReconciliation(input, writer);
   if (display != before) display.progress_at = now;

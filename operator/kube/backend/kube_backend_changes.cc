@@ -29,6 +29,7 @@ void KubeBackend::OnJob(const Job& before, const Job& after) {
     if (!current || current->status.ended()) waiting_.Remove(name, capacity_);
   }
   if (freed) CapacityChanged();
+  PlanSoon();
   Notify(name);
 }
 
@@ -89,6 +90,7 @@ void KubeBackend::OnPod(const std::string& name, const std::shared_ptr<const Pod
   }
   if (first) reflectors_.Wake();
   if (freed) CapacityChanged();
+  PlanSoon();
   if (before && before->own && (!after || !after->own || after->own->owner->job != before->own->owner->job))
     Notify(before->own->owner->job);
   if (after && after->own) Notify(after->own->owner->job);

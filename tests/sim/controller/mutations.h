@@ -52,8 +52,14 @@ enum class Mutation : int {
   kHoldsStrays,            // never lets go of the pods of deleted jobs
   kKillsOrphans,           // deletes pods that run on without their job
   kAnyRankDecides,         // a job succeeds with any rank, where rank 0 decides
+  kPreemptsEquals,         // jobs of the same and of a higher priority make room
+  kPreemptsInVain,         // jobs make room though the waiting one does not fit then
+  kNeverResumes,           // a preempted job stays stopped
+  kNeverGrowsAgain,        // a preempted job keeps fewer workers when the other one runs
+  kPreemptsBelowMin,       // an elastic job shrinks to less than its minimum
+  kPreemptsByForce,        // a preempted job gets no time for a checkpoint
 };
-inline constexpr int kMutations = 40;
+inline constexpr int kMutations = 46;
 const char* MutationName(Mutation mutation);
 
 using Decider = std::function<core::Decision(const core::Observed&, Time)>;
