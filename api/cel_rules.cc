@@ -283,6 +283,21 @@ const std::vector<CelRule>& CrossFieldRules() {
        "(got {self.training.batch.microBatches} < {" RANKS "}): "
        "every {" SLOTS " in ['1', 'gpu'] ? 'worker' : 'rank'} needs one"},
 
+      {"spec.scheduling",
+       "preempt",
+       {"gang", "preempt"},
+       "self.preempt",
+       "self.gang in ['auto', 'gate']",
+       "allowed only when spec.scheduling.gang is auto or gate (got \"{self.gang}\"): with another one the "
+       "scheduler preempts",
+       kForbidden},
+      {"spec.scheduling",
+       "preempt",
+       {"autoscaler", "preempt"},
+       "self.preempt",
+       "!self.autoscaler",
+       "must be false when spec.scheduling.autoscaler is true: nodes are added for the job"},
+
       {"spec.training",
        "",
        {"steps", "epochs"},

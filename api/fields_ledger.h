@@ -38,6 +38,18 @@ struct Table<LedgerSuspect> {
 };
 
 template <>
+struct Table<LedgerPreemption> {
+  static constexpr bool kOpen = true;
+  static constexpr auto kFields = std::tuple(
+      F("by", &LedgerPreemption::by, {.max_length = 317, .form = Form::kAny},
+        "Namespace and name of the job that needs the room."),
+      F("byUid", &LedgerPreemption::byUid, kLedgerWord, "Its uid."),
+      F("byPriority", &LedgerPreemption::byPriority, {.min = -2'147'483'648, .max = 2'147'483'647},
+        "Its priority."),
+      F("workers", &LedgerPreemption::workers, kLedgerCount, "Workers that stay; 0: all of them stop."));
+};
+
+template <>
 struct Table<LedgerTime> {
   static constexpr bool kOpen = true;
   static constexpr auto kFields = std::tuple(
@@ -81,6 +93,7 @@ struct Table<Ledger> {
       F("stepped", &Ledger::stepped, {}, "Whether this attempt has reported a step."),
       F("stopSince", &Ledger::stopSince, kLedgerTime, "Time when the current stop began."),
       F("suspended", &Ledger::suspended, {}, "Whether the job is suspended and has no pod."),
+      F("preemption", &Ledger::preemption, {}, "Room that the job gives up for another one."),
       F("reportFloor", &Ledger::reportFloor, {.min = 0},
         "Newest generation of the gang whose end was processed."),
       F("activeSince", &Ledger::activeSince, kLedgerTime, "Time since when the job is active."),

@@ -171,7 +171,12 @@ struct Table<Scheduling> {
       F("timeoutSeconds", &Scheduling::timeoutSeconds,
         {.min = 1, .max = kYearSeconds, .change = Change::kAnytime},
         "How long the gang may wait for capacity before the operator withdraws it temporarily."),
-      F("autoscaler", &Scheduling::autoscaler, {}, "Whether a cluster autoscaler sees waiting workers."));
+      F("autoscaler", &Scheduling::autoscaler, {}, "Whether a cluster autoscaler sees waiting workers."),
+      F("preempt", &Scheduling::preempt, {.change = Change::kAnytime},
+        "Whether jobs of lower priority make room for this one while it waits at the gate: elastic jobs "
+        "shrink "
+        "to workers.min; if that is not enough, whole jobs stop with a checkpoint and wait in the queue. Not "
+        "when the PriorityClass has preemptionPolicy Never."));
 };
 
 template <>

@@ -26,6 +26,14 @@ struct LedgerSuspect {
   bool operator==(const LedgerSuspect&) const = default;
 };
 
+struct LedgerPreemption {
+  std::string by;  // namespace/name
+  std::string byUid;
+  int32_t byPriority = 0;
+  int32_t workers = 0;
+  bool operator==(const LedgerPreemption&) const = default;
+};
+
 // Durations are in microseconds. Times are RFC 3339 with microseconds; an empty time was never set.
 struct LedgerTime {
   int64_t productiveMicros = 0;
@@ -59,6 +67,7 @@ struct Ledger {
   bool stepped = false;
   std::string stopSince;
   bool suspended = false;
+  std::optional<LedgerPreemption> preemption;
   std::optional<int64_t> reportFloor;
   std::string activeSince;
   int64_t activeBeforeMicros = 0;

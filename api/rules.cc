@@ -36,6 +36,7 @@ class Rulebook {
     Workers();
     Framework();
     Network();
+    Preempt();
     Restart();
     if (spec_.training.has_value()) {
       Model(*spec_.training);
@@ -77,6 +78,21 @@ class Rulebook {
     if (workers.max && max_clean && replicas_clean && *workers.max < workers.replicas) {
       Add("spec.workers.max", fmt::format("must be at least spec.workers.replicas (got {} < {})",
                                           *workers.max, workers.replicas));
+    }
+  }
+
+  void Preempt() {
+    const auto& scheduling = spec_.scheduling;
+    if (!scheduling.preempt || !Clean({"spec.scheduling.preempt"})) return;
+    if (Clean({"spec.scheduling.gang"}) && scheduling.gang != "auto" && scheduling.gang != "gate") {
+      Add("spec.scheduling.preempt",
+          fmt::format("allowed only when spec.scheduling.gang is auto or gate (got \"{}\"): with another one "
+                      "the scheduler preempts",
+                      scheduling.gang));
+    }
+    if (Clean({"spec.scheduling.autoscaler"}) && scheduling.autoscaler) {
+      Add("spec.scheduling.preempt",
+          "must be false when spec.scheduling.autoscaler is true: nodes are added for the job");
     }
   }
 

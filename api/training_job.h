@@ -151,6 +151,7 @@ struct Scheduling {
   Topology topology;
   int32_t timeoutSeconds = 600;
   bool autoscaler = false;
+  bool preempt = false;
   bool operator==(const Scheduling&) const = default;
 };
 

@@ -42,9 +42,14 @@ Status ShowQueue(const QueueFlags& flags) {
   auto classes = cluster->List(kube::kPriorityClasses, {});
   std::optional<std::vector<Json>> known;
   if (classes.ok()) known = std::move(classes).value();
-  const std::string screen =
-      QueueScreen(QueueOf(*jobs, known), flags.all ? "" : cluster->space(), kube::WallNow());
+  const std::vector<QueueRow> rows = QueueOf(*jobs, known);
+  const std::string screen = QueueScreen(rows, flags.all ? "" : cluster->space(), kube::WallNow());
   std::fputs(screen.c_str(), stdout);
+  if (SharesDecide(rows))
+    fmt::print(
+        stderr,
+        "jobs of one priority are listed by age; those of a namespace that uses less of the cluster for "
+        "its weight start earlier\n");
   if (partly)
     fmt::print(stderr, "positions count only the jobs of namespace {}: you may not list those of others\n",
                cluster->space());

@@ -53,7 +53,8 @@ bool Waits(const Json& job) {
 }
 
 bool WaitsAtGate(const Json& job) {
-  return Text(ConditionOf(job, "Scheduled"), "reason") == "WaitingForCapacity";
+  const std::string_view reason = Text(ConditionOf(job, "Scheduled"), "reason");
+  return reason == "WaitingForCapacity" || reason == "Preempting";
 }
 
 struct Waiting {
@@ -103,8 +104,19 @@ std::vector<QueueRow> QueueOf(const std::vector<Json>& jobs,
     row.since = Text(ConditionOf(job, "Scheduled"), "lastTransitionTime");
     if (row.since.empty()) row.since = Text(Child(job, "metadata"), "creationTimestamp");
     row.why = ExplainPhase(job);
+    const Json& preempted = ConditionOf(job, "Preempted");
+    if (Text(preempted, "status") == "True")
+      row.why += fmt::format(" (preempted: {})", Text(preempted, "message"));
   }
   return rows;
+}
+
+bool SharesDecide(const std::vector<QueueRow>& rows) {
+  for (size_t i = 1; i < rows.size(); ++i)
+    if (rows[i].position > 1 && rows[i].priority == rows[i - 1].priority &&
+        rows[i].namespace_ != rows[i - 1].namespace_)
+      return true;
+  return false;
 }
 
 std::string QueueScreen(const std::vector<QueueRow>& rows, const std::string& space, kube::WallTime now) {

@@ -2,7 +2,8 @@
 
 // The text of `kubectl ringmaster queue`: the jobs that wait for nodes, in the turn in which the scheduling
 // gate starts them. The order is that of operator/core/room_queue.h, derived from what the jobs show: the
-// operator writes no positions, so waiting costs no writes. Pure functions over API objects.
+// operator writes no positions, so waiting costs no writes. The shares of namespaces, which the operator
+// measures, are not part of it. Pure functions over API objects.
 #pragma once
 
 #include <optional>
@@ -27,6 +28,9 @@ struct QueueRow {
 // Returns the waiting jobs: first those in the line, in their turn, then the others by age. `classes`: the
 // PriorityClasses of the cluster; nullopt: they cannot be read, and every priority counts as 0.
 std::vector<QueueRow> QueueOf(const std::vector<Json>& jobs, const std::optional<std::vector<Json>>& classes);
+
+// Whether the turn of some rows depends on the shares of their namespaces, too.
+bool SharesDecide(const std::vector<QueueRow>& rows);
 
 // Returns the table of the rows of a namespace; an empty one stands for all. Positions count all rows.
 std::string QueueScreen(const std::vector<QueueRow>& rows, const std::string& space, kube::WallTime now);

@@ -88,6 +88,15 @@ void Capacity::Use(NodeId id, const Amounts& amounts, int64_t sign, bool lasting
   Changed(id, false);
 }
 
+void Capacity::UseBy(const Pod& pod, int64_t sign) {
+  if (pod.leaving) Add(*pod.requests, sign, nodes_[pod.at].leaving);
+  Use(pod.at, *pod.requests, sign, pod.lasting);
+}
+
+void Capacity::CountSpace(const std::string& name, const Pod& pod, int64_t sign) {
+  if (!pod.lasting) Add(*pod.requests, sign, spaces_[name.substr(0, name.find('/'))]);
+}
+
 void Capacity::Changed(NodeId id, bool facts) {
   // An index that has missed more changes than there are nodes is computed again.
   if (changes_.size() > std::max<size_t>(kMinChanges, 2 * nodes_.size())) {
@@ -172,7 +181,9 @@ void Capacity::Update(Index& index, NodeId id, bool facts) const {
 void Capacity::SetNode(NodeFacts facts) {
   const NodeId id = IdOf(facts.name);
   Node& node = nodes_[id];
+  Add(node.allocatable, -1, total_);
   node.allocatable = ToAmounts(facts.allocatable);
+  Add(node.allocatable, +1, total_);
   node.facts = std::move(facts);
   Changed(id, true);
   PlaceAgain({node.expected.begin(), node.expected.end()});
@@ -185,6 +196,7 @@ void Capacity::RemoveNode(const std::string& name) {
   const NodeId id = it->second;
   Node& node = nodes_[id];
   node.facts.reset();
+  Add(node.allocatable, -1, total_);
   node.allocatable.clear();
   Changed(id, true);
   PlaceAgain({node.expected.begin(), node.expected.end()});
@@ -212,6 +224,7 @@ void Capacity::SetPod(const std::string& name, const Resources& requests, const 
   pod.at = id;
   pod.lasting = lasting;
   Use(id, *pod.requests, +1, lasting);
+  CountSpace(name, pod, +1);
   pods_.emplace(name, std::move(pod));
   MoveExpectedPods(id);
 }
@@ -256,6 +269,7 @@ void Capacity::RemovePod(const std::string& name) {
   const NodeId at = it->second.at;
   Unplace(name, it->second);
   Drop(it->second.requests);
+  if (it->second.leaving) leaving_.erase(name);
   pods_.erase(it);
   if (at == kNoNode) return;
   PlaceWaitingOn(at);
@@ -278,7 +292,8 @@ Capacity::Shape Capacity::ReservedFor(const std::string& name) const {
 void Capacity::PutAt(NodeId id, const std::string& name, Pod& pod) {
   pod.at = id;
   nodes_[id].expected.insert(name);
-  Use(id, *pod.requests, +1);
+  UseBy(pod, +1);
+  CountSpace(name, pod, +1);
 }
 
 void Capacity::Unplace(const std::string& name, Pod& pod) {
@@ -288,7 +303,8 @@ void Capacity::Unplace(const std::string& name, Pod& pod) {
     return;
   }
   nodes_[pod.at].expected.erase(name);
-  Use(pod.at, *pod.requests, -1, pod.lasting);
+  UseBy(pod, -1);
+  CountSpace(name, pod, -1);
   pod.at = kNoNode;
 }
 
@@ -336,7 +352,7 @@ void Capacity::MoveExpectedPods(NodeId id) {
 
 // Places waiting pods on a node that may have room again.
 void Capacity::PlaceWaitingOn(NodeId id) {
-  if (unplaced_.empty()) return;
+  if (unplaced_.empty() || vacancies_ > 0) return;
   const WithoutClaim lifted(*this);
   for (auto it = unplaced_.begin(); it != unplaced_.end();) {
     auto& [shape, waiting] = *it;
@@ -380,6 +396,30 @@ bool Capacity::Reserve(const std::vector<std::string>& pods, const Shape& shape,
     }
   }
   return true;
+}
+
+// ---- shares
+
+double Capacity::ShareOf(const std::string& space) const {
+  const auto used = spaces_.find(space);
+  if (used == spaces_.end()) return 0;
+  double largest = 0;
+  for (const auto& [name, i] : names_)
+    if (name != kPods && At(total_, i) > 0)
+      largest =
+          std::max(largest, static_cast<double>(At(used->second, i)) / static_cast<double>(At(total_, i)));
+  return largest;
+}
+
+double Capacity::ShareOf(const PodShape& shape, int32_t pods) const {
+  double largest = 0;
+  for (const auto& [name, amount] : shape.requests) {
+    const auto known = names_.find(name);
+    if (known == names_.end() || At(total_, known->second) <= 0) continue;
+    const auto total = static_cast<double>(At(total_, known->second));
+    largest = std::max(largest, static_cast<double>(amount) * pods / total);
+  }
+  return largest;
 }
 
 // ---- queries

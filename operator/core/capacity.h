@@ -119,10 +119,14 @@ class Capacity {
   // Returns the shape for which the pod has a reserved place. nullptr: none is reserved, or its node is lost.
   Shape ReservedFor(const std::string& pod) const;
 
-  // Claims room for `pods` more pods of the shape in place of the last claim: what is free now, and then the
-  // room of pods that will end, of the earlier claim's nodes first. Until the next claim, no answer contains
-  // the claimed room, and Reserve does not use it. Returns false and claims nothing when the nodes would not
-  // hold them even without the pods that end. Costs as much as there are nodes.
+  // Records which bound or expected pods end soon, in place of the last record: a claim prefers their room to
+  // that of others. A pod that is bound, or replaced, after that is not one of them.
+  void SetLeaving(const std::set<std::string>& pods);
+
+  // Claims room for `pods` more pods of the shape in place of the last claim: what is free now, then the room
+  // of pods that end soon, then that of the others, of the earlier claim's nodes first. Until the next claim,
+  // no answer contains the claimed room, and Reserve does not use it. Returns false and claims nothing when
+  // the nodes would not hold them even without the pods that end. Costs as much as there are nodes.
   bool Claim(const Shape& shape, int32_t pods, const std::vector<std::string>& peers = {});
   void Disclaim();
   // While it lives, answers and reservations disregard the claim. Do not change the claim meanwhile.
@@ -141,6 +145,32 @@ class Capacity {
     Capacity& capacity_;
   };
 
+  // Returns the expected pods that no node has room for, by shape: they get the next room.
+  std::vector<std::pair<Shape, int32_t>> Unplaced() const;
+
+  // While it lives, the pods that Remove names take no room: answers and reservations are what they would be
+  // without them. No observation may be recorded meanwhile.
+  class Vacancy {
+   public:
+    explicit Vacancy(Capacity& capacity) : capacity_(capacity) { capacity_.vacancies_ += 1; }
+    ~Vacancy();
+    Vacancy(const Vacancy&) = delete;
+    Vacancy& operator=(const Vacancy&) = delete;
+    // Returns false if the pod takes no room, or was removed before.
+    bool Remove(const std::string& pod);
+    void Restore(const std::string& pod);
+
+   private:
+    Capacity& capacity_;
+    std::set<std::string> removed_;
+  };
+
+  // The share of the cluster that the pods of a namespace with a place take: the largest of their shares of
+  // the resources of all nodes. Lasting pods do not count.
+  double ShareOf(const std::string& space) const;
+  // The share that so many more pods would take.
+  double ShareOf(const PodShape& shape, int32_t pods) const;
+
   // Returns for how many of `count` more pods the nodes have room.
   int32_t RoomFor(const Shape& shape, int32_t count, const std::vector<std::string>& peers = {});
   // As RoomFor, with what is missing for the others.
@@ -157,6 +187,7 @@ class Capacity {
     Amounts allocatable;
     Amounts used;
     Amounts lasting;                 // the part of `used` that does not end by itself
+    Amounts leaving;                 // the part of `used` that ends soon
     Amounts claimed;                 // kept free from other gangs; may exceed what is free
     std::set<std::string> expected;  // pods
   };
@@ -166,6 +197,7 @@ class Capacity {
     Shape shape;                        // set unless it is bound
     bool reserved = false;              // not visible to the scheduler yet
     bool lasting = false;
+    bool leaving = false;
   };
   // The room for one shape within one value of its topology key, or in the whole cluster.
   struct Domain {
@@ -202,13 +234,15 @@ class Capacity {
 
   NodeId IdOf(const std::string& node);
   void Use(NodeId id, const Amounts& amounts, int64_t sign, bool lasting = false);
+  void UseBy(const Pod& pod, int64_t sign);
+  void CountSpace(const std::string& name, const Pod& pod, int64_t sign);
   void CountClaim(int64_t sign);
   void Changed(NodeId id, bool facts);
   Index& IndexFor(const Shape& shape);
   void Update(Index& index, NodeId id, bool facts) const;
   int32_t Count(const Index& index, const Node& node) const;
-  // Returns how many pods the node could hold once those that end have ended.
-  static int32_t CountLater(const Index& index, const Node& node);
+  // Returns how many pods the node could hold if the others used this much of it.
+  static int32_t CountWith(const Index& index, const Node& node, const Amounts& used);
   // Returns the value of the topology key that the peers are bound to; nullptr: none is bound.
   const std::string* DomainOfPeers(const Index& index, const std::vector<std::string>& peers) const;
   // Returns the domain with the most room, or that of the peers; nullptr: none has room.
@@ -234,7 +268,11 @@ class Capacity {
   std::unordered_map<std::string, Pod> pods_;
   std::map<Shape, std::set<std::string>> unplaced_;  // expected pods that no node has room for
   std::map<NodeId, Amounts> claim_;
-  int lifted_ = 0;  // the WithoutClaims that live
+  Amounts total_;                          // of all nodes
+  std::map<std::string, Amounts> spaces_;  // used by the pods of each namespace
+  int lifted_ = 0;                         // the WithoutClaims that live
+  int vacancies_ = 0;                      // the Vacancies that live
+  std::set<std::string> leaving_;
 
   // The changed nodes in order, with whether more than their use changed. The first has number first_change_.
   std::vector<std::pair<NodeId, bool>> changes_;

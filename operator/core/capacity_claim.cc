@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Capacity: the claim of a gang that waits.
+// Capacity: the claim of a gang that waits, and the pods that may make room for it.
 #include <algorithm>
 #include <limits>
+#include <tuple>
 
 #include "operator/core/capacity.h"
 
 namespace ringmaster::core {
 
-int32_t Capacity::CountLater(const Index& index, const Node& node) {
+int32_t Capacity::CountWith(const Index& index, const Node& node, const Amounts& used) {
   int64_t pods = std::numeric_limits<int32_t>::max();
   for (const auto& [i, amount] : index.requests) {
-    const int64_t free = At(node.allocatable, i) - At(node.lasting, i);
+    const int64_t free = At(node.allocatable, i) - At(used, i);
     pods = std::min(pods, std::max<int64_t>(free, 0) / amount);
   }
   return static_cast<int32_t>(pods);
@@ -37,12 +38,13 @@ bool Capacity::Claim(const Shape& shape, int32_t pods, const std::vector<std::st
   struct Place {
     NodeId id = 0;
     int32_t now = 0;
-    int32_t later = 0;  // at least `now`
+    int32_t soon = 0;   // once the pods that end soon have ended; at least `now`
+    int32_t later = 0;  // once all that end have ended; at least `soon`
     bool claimed = false;
   };
   struct Choice {
     std::vector<Place> places;
-    int64_t now = 0;
+    int64_t soon = 0;
     int64_t later = 0;
     bool claimed = false;
   };
@@ -53,23 +55,27 @@ bool Capacity::Claim(const Shape& shape, int32_t pods, const std::vector<std::st
     const std::string value =
         index.domain_of.empty() ? std::string() : node.facts->labels.at(shape->topology_key);
     if (only != nullptr && value != *only) continue;
-    const Place place = {id, index.fits[id], std::max(index.fits[id], CountLater(index, node)),
-                         last.contains(id)};
-    if (place.later == 0) continue;
+    Amounts staying = node.used;
+    Add(node.leaving, -1, staying);
+    const int32_t soon = std::max(index.fits[id], CountWith(index, node, staying));
+    const int32_t later = std::max(soon, CountWith(index, node, node.lasting));
+    if (later == 0) continue;
+    const Place place = {id, index.fits[id], soon, later, last.contains(id)};
     Choice& choice = choices[value];
     choice.places.push_back(place);
-    choice.now += place.now;
+    choice.soon += place.soon;
     choice.later += place.later;
     choice.claimed = choice.claimed || place.claimed;
   }
   // The domain that lacks the least. One that was claimed before stays, so that what became free for the gang
-  // is not given away.
+  // is not given away, unless another one is about to have room for all.
+  const auto rank = [&](const Choice& choice) {
+    return std::tuple(choice.soon >= pods, choice.claimed, choice.soon);
+  };
   Choice* best = nullptr;
   for (auto& [value, choice] : choices) {
     if (choice.later < pods) continue;
-    const bool better = best == nullptr || (choice.claimed && !best->claimed) ||
-                        (choice.claimed == best->claimed && choice.now > best->now);
-    if (better) best = &choice;
+    if (best == nullptr || rank(choice) > rank(*best)) best = &choice;
   }
   if (best == nullptr) return false;
   std::sort(best->places.begin(), best->places.end(), [](const Place& a, const Place& b) {
@@ -86,10 +92,51 @@ bool Capacity::Claim(const Shape& shape, int32_t pods, const std::vector<std::st
     left -= std::max(count, 0);
   };
   for (const Place& place : best->places) take(place.id, place.now);
-  for (const Place& place : best->places) take(place.id, place.later - place.now);
+  for (const Place& place : best->places) take(place.id, place.soon - place.now);
+  for (const Place& place : best->places) take(place.id, place.later - place.soon);
   for (const auto& [id, count] : wanted) Add(requests, count, claim_[id]);
   CountClaim(+1);
   return true;
+}
+
+// ---- pods that end soon, and pods that might
+
+void Capacity::SetLeaving(const std::set<std::string>& pods) {
+  const auto mark = [this](const std::string& name, bool leaving) {
+    const auto it = pods_.find(name);
+    if (it == pods_.end() || it->second.leaving == leaving) return;
+    it->second.leaving = leaving;
+    if (it->second.at != kNoNode) Add(*it->second.requests, leaving ? +1 : -1, nodes_[it->second.at].leaving);
+  };
+  for (const std::string& name : leaving_)
+    if (!pods.contains(name)) mark(name, false);
+  leaving_.clear();
+  for (const std::string& name : pods) {
+    mark(name, true);
+    if (pods_.contains(name)) leaving_.insert(name);
+  }
+}
+
+std::vector<std::pair<Capacity::Shape, int32_t>> Capacity::Unplaced() const {
+  std::vector<std::pair<Shape, int32_t>> all;
+  for (const auto& [shape, pods] : unplaced_) all.emplace_back(shape, static_cast<int32_t>(pods.size()));
+  return all;
+}
+
+bool Capacity::Vacancy::Remove(const std::string& name) {
+  const auto it = capacity_.pods_.find(name);
+  if (it == capacity_.pods_.end() || it->second.at == kNoNode || !removed_.insert(name).second) return false;
+  capacity_.UseBy(it->second, -1);
+  return true;
+}
+
+void Capacity::Vacancy::Restore(const std::string& name) {
+  if (removed_.erase(name) > 0) capacity_.UseBy(capacity_.pods_.at(name), +1);
+}
+
+Capacity::Vacancy::~Vacancy() {
+  while (!removed_.empty()) Restore(std::string(*removed_.begin()));
+  capacity_.vacancies_ -= 1;
 }
 
 }  // namespace ringmaster::core

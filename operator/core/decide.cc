@@ -44,6 +44,7 @@ Decision DecideAccepted(const Observed& o, Time now) {
   const bool held = HeldByQuota(o);
   const bool begun = ledger.attempt > 0 && !NotBegun(ledger);
   if (held && !o.job.suspend && !begun && !ledger.suspended && o.pods.empty()) return AwaitQuota(o, now);
+  if (auto decision = CheckPreemption(o, now)) return *std::move(decision);
   if (o.job.suspend || held || ledger.stop_since || ledger.suspended) return Suspend(o, now, requeue);
   if (ledger.attempt == 0) return Accept(o, now);
   if (auto decision = CheckSuspects(o, now, requeue)) return *std::move(decision);
@@ -116,15 +117,19 @@ Decision WriteLedger(const Observed& o, Ledger ledger, Time now, std::string rea
 Display Refresh(const Observed& o, Ledger ledger, Time now, Decision& decision, Requeue& requeue) {
   const Display& before = o.status.display;
   Display display = Summarize(o, ledger, now);
-  bool write = ledger != o.status.ledger || display.phase != before.phase ||
+  // Who makes room for whom is of interest even if it takes a moment only.
+  const bool preempts = display.Of(ConditionType::kScheduled).reason == Reason::kPreempting &&
+                        before.Of(ConditionType::kScheduled).reason != Reason::kPreempting;
+  bool write = ledger != o.status.ledger || display.phase != before.phase || preempts ||
                display.gang_generation != before.gang_generation ||
                display.weights_hash != before.weights_hash;
   bool deferrable = false;
   if (!write && display != before) {
     deferrable = EqualIgnoringDetails(display, before);
+    const Reason scheduled = display.Of(ConditionType::kScheduled).reason;
     const bool waits =
-        !ledger.placed && (display.Of(ConditionType::kScheduled).reason == Reason::kWaitingForCapacity ||
-                           display.Of(ConditionType::kScheduled).reason == Reason::kWaitingForQuota);
+        !ledger.placed && (scheduled == Reason::kWaitingForCapacity || scheduled == Reason::kPreempting ||
+                           scheduled == Reason::kWaitingForQuota);
     const Duration pause = !deferrable ? kDisplayInterval
                            : waits     ? kWaitingInterval
                                        : o.job.progress_interval;

@@ -10,6 +10,7 @@
 //   rules.cc      restart rules, back-off, and the kinds of refusal
 //   capacity.cc   whether a gang fits onto the nodes, and which places are reserved
 //   room_queue.cc whose turn it is among the gangs that wait for room
+//   preemption.cc which jobs make room for the first of them
 //
 // Everything in this folder is pure, except Capacity: no I/O, no clock, no threads.
 #pragma once

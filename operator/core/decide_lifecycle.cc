@@ -201,6 +201,7 @@ namespace {
 Decision MarkSuspended(const Observed& o, Time now) {
   Ledger next = o.status.ledger;
   next.suspended = true;
+  if (o.job.suspend) next.preemption.reset();  // it waits for its user, not for room
   next.stop_since.reset();
   next.not_before.reset();
   next.counted.clear();

@@ -300,6 +300,7 @@ Ledger Milestones(const Observed& o, Time now, Requeue& requeue) {
     next.placed = true;
     next.withdrawals = 0;
     next.withdrawn_for.clear();
+    if (next.preemption && next.preemption->workers == 0) next.preemption.reset();
   } else if (next.placed && p.bound < p.needed && o.provider != GangProvider::kNone) {
     // The gang looks for nodes again, under the same limit: two gangs could each hold what the other lacks.
     next.placed = false;
@@ -470,6 +471,10 @@ Decision Converge(const Observed& o, Time now, Requeue& requeue) {
       decision.reason = "waiting for pods";
     } else {
       const Display display = Refresh(o, std::move(next), now, decision, requeue);
+      const Condition& scheduled = display.Of(ConditionType::kScheduled);
+      if (scheduled.reason == Reason::kPreempting && !decision.actions.empty() &&
+          o.status.display.Of(ConditionType::kScheduled).reason != Reason::kPreempting)
+        decision.events.push_back({false, "Preempting", scheduled.message});
       decision.reason =
           display.Of(ConditionType::kReady).truth == Truth::kTrue ? "as desired" : "waiting for pods";
       if (decision.actions.empty()) ReportToQuota(o, decision.actions);

@@ -32,8 +32,8 @@ Decision WriteLedger(const Observed& observed, Ledger ledger, Time now, std::str
                      std::vector<Event> events = {});
 
 // Computes the display and appends a status write to `decision` when one is due: at once for a changed phase
-// or ledger, at most once per kDisplayInterval for changed conditions, at most once per progress interval for
-// changed numbers and messages. Returns the display.
+// or ledger, or when other jobs begin to make room, at most once per kDisplayInterval for changed conditions,
+// at most once per progress interval for changed numbers and messages. Returns the display.
 Display Refresh(const Observed& observed, Ledger ledger, Time now, Decision& decision, Requeue& requeue);
 
 // Moves the ledger to the next attempt: the next pod set has new names.
@@ -78,6 +78,13 @@ Decision CleanUpDeleted(const Observed& observed, Time now, Requeue& requeue);
 std::optional<Decision> ReleaseStrays(const Observed& observed, Time now, Requeue& requeue);
 // Suspends or resumes the job, or continues a suspension.
 Decision Suspend(const Observed& observed, Time now, Requeue& requeue);
+
+// ---- decide_preemption.cc: room for a job of higher priority
+
+// Makes room, or takes it back.
+std::optional<Decision> CheckPreemption(const Observed& observed, Time now);
+// Returns "ml/big (priority 100) needs room".
+std::string PreemptorText(const Preemption& preemption);
 
 // ---- decide_failures.cc: count what went wrong, then restart or fail
 

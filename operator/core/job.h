@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -95,6 +96,7 @@ struct Job {
   GangMode gang = GangMode::kAuto;
   Duration gang_timeout = seconds(600);  // for finding nodes; then the gang is withdrawn; 0: no limit
   bool autoscaler = false;               // pods are released before there is room, so that nodes are added
+  bool preempt = false;  // while it waits at the gate, jobs of lower priority make room for it
 
   Duration startup_limit = seconds(1800);  // all pods run -> first step; one pod bound -> running
   Duration unreachable_node_limit = seconds(60);
@@ -105,11 +107,18 @@ struct Job {
   Duration progress_interval = seconds(5);  // between two status writes for progress alone
 
   std::optional<int32_t> granted;  // the workers that Kueue has admitted; unset: no limit
+  // The workers that preemption leaves it. Neither is part of the spec: the backend takes this one from the
+  // ledger (AllowedWorkers in core/status.h).
+  int32_t allowed = std::numeric_limits<int32_t>::max();
 
   // The desired number of workers: the scale subresource, clamped to min and max.
   int32_t Wanted() const { return std::clamp(replicas, min, std::max(min, max)); }
-  // The workers that the gang has: fewer than desired when Kueue has admitted fewer.
-  int32_t Target() const { return granted ? std::max(std::min(Wanted(), *granted), min) : Wanted(); }
+  // The workers that the gang has: fewer than desired when Kueue has admitted fewer, or while it is
+  // preempted.
+  int32_t Target() const {
+    const int32_t limit = granted ? std::min(allowed, *granted) : allowed;
+    return std::max(std::min(Wanted(), limit), min);
+  }
   // The pods of other roles.
   int32_t RolePods() const;
   // Whether a gang with this number of workers has the rank.

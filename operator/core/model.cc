@@ -209,6 +209,12 @@ std::string ToString(const Observed& observed, Time now) {
   for (const NodeRestart& node : observed.restarted_nodes)
     text += fmt::format(" | {} started again {} ms ago", node.name, ToMs(now - node.at));
   if (!observed.fit.missing.empty()) text += " | " + observed.fit.missing;
+  if (!observed.fit.preempts.empty()) text += " | preempts " + observed.fit.preempts;
+  if (observed.preempt)
+    text += fmt::format(" | {} asks to keep {}", observed.preempt->by, observed.preempt->workers);
+  if (const auto& preemption = observed.status.ledger.preemption)
+    text += fmt::format(" | preempted to {} by {}{}", preemption->workers, preemption->by,
+                        observed.preemptor_waits ? "" : ", which does not wait");
   if (observed.preflight) text += " | preflight: " + observed.preflight->message;
   if (observed.refusal) text += " | refused: " + observed.refusal->message;
   if (observed.quota) {
@@ -254,6 +260,8 @@ const char* ConditionName(ConditionType type) {
       return "Reconciling";
     case ConditionType::kStalled:
       return "Stalled";
+    case ConditionType::kPreempted:
+      return "Preempted";
   }
   return "?";
 }

@@ -45,6 +45,9 @@
 //       evicted.
 //  I23. The admission of a Workload is cleared, and the Workload of a job that continues is deleted, only
 //       when no pod of the job is left.
+//  I24. A job is preempted only by a waiting job of higher priority that asks for it, only when that job fits
+//       then, and to no fewer workers than its minimum, or as a whole. Whole jobs stop with a checkpoint.
+//       Preempted jobs resume by themselves.
 //
 // The controller adds two (control/controller.h): after a write, no decision from a view that does not
 // include it; after a write of unknown outcome, a live read first.
@@ -159,6 +162,7 @@ struct Fit {
   int32_t room = std::numeric_limits<int32_t>::max();  // for this many of them, including the reserved ones
   std::string missing{};  // set when not for all: `needs 8 x nvidia.com/gpu on 4 nodes; 2 nodes have room`
   std::vector<int32_t> reserved{};  // ranks of the waiting pods that have a reserved place; sorted
+  std::string preempts{};           // the jobs that make room: `ml/small (4 to 2 workers), ml/old (all)`
   bool operator==(const Fit&) const = default;
 };
 
@@ -203,7 +207,9 @@ struct Observed {
   std::optional<SetGang> order;              // the last order of this process to the coordinator
   std::optional<PrepareGang> prepared;       // the supporting objects are complete, for this request
   GangProvider provider = GangProvider::kNone;
-  Fit fit;  // with kGate
+  Fit fit;                            // with kGate
+  std::optional<Preemption> preempt;  // another job asks for room of this one (core/preemption.h)
+  bool preemptor_waits = false;       // the job that the ledger's preemption names still waits for room
   // Those nodes of its pods and suspects that are not ready, or gone. Sorted. nullopt: this backend does not
   // watch nodes, and no node is ever suspected.
   std::optional<std::vector<std::string>> not_ready_nodes;

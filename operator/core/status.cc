@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include "operator/core/status.h"
+
+#include <limits>
+
 #include "base/check.h"
 
 namespace ringmaster::core {
@@ -126,9 +129,24 @@ constexpr Row kRows[] = {
      "correct the label."},
     {Reason::kNoFlavor, "NoFlavor", "Admitted, Scheduled, Ready, Suspended",
      "Kueue admitted the job to a ResourceFlavor that does not exist. Create it."},
+    {Reason::kPreempting, "Preempting", "Scheduled",
+     "Jobs of lower priority make room for this one, which has `scheduling.preempt`; the message says which. "
+     "It starts when their workers have ended."},
+    {Reason::kPreemptedToFewer, "PreemptedToFewer", "Preempted",
+     "A job of higher priority needs room: this one runs with fewer workers, at least `workers.min`, until "
+     "the other job has started. Then it grows again as there is room."},
+    {Reason::kPreemptedWhole, "PreemptedWhole", "Preempted",
+     "A job of higher priority needs room: the workers of this one write a checkpoint and exit. The job "
+     "waits "
+     "in its old place of the queue and resumes by itself."},
 };
 
 }  // namespace
+
+int32_t AllowedWorkers(const Ledger& ledger) {
+  const bool fewer = ledger.preemption && ledger.preemption->workers > 0;
+  return fewer ? ledger.preemption->workers : std::numeric_limits<int32_t>::max();
+}
 
 const char* ReasonName(Reason reason) {
   const Row& row = kRows[static_cast<size_t>(reason)];

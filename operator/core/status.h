@@ -91,6 +91,10 @@ enum class Reason : uint8_t {
   kNoKueue,
   kNoQueue,
   kNoFlavor,
+  // Scheduled, Preempted
+  kPreempting,
+  kPreemptedToFewer,
+  kPreemptedWhole,
 };
 const char* ReasonName(Reason reason);
 
@@ -116,8 +120,11 @@ enum class ConditionType : uint8_t {
   // Present only while they are true, as kstatus requires: Helm 4 and Flux read these two and Ready.
   kReconciling,
   kStalled,
+  // Present only while another job has the room of this one's workers.
+  kPreempted,
 };
-inline constexpr size_t kConditionTypes = 11;
+inline constexpr ConditionType kLastCondition = ConditionType::kPreempted;
+inline constexpr size_t kConditionTypes = static_cast<size_t>(kLastCondition) + 1;
 const char* ConditionName(ConditionType type);
 
 enum class Truth : uint8_t { kUnknown, kFalse, kTrue };
@@ -218,6 +225,15 @@ struct Goodput {
   bool operator==(const Goodput&) const = default;
 };
 
+// The job gives up room, for another one of higher priority (core/preemption.h).
+struct Preemption {
+  std::string by;  // NAMESPACE/NAME of that job
+  std::string by_uid;
+  int32_t by_priority = 0;
+  int32_t workers = 0;  // that stay; 0: all of them stop, after a checkpoint
+  bool operator==(const Preemption&) const = default;
+};
+
 struct Ledger {
   int64_t attempt = 0;        // fencing token of the pod set; 0: none yet; never decreases, never used twice
   int32_t gang_size = 0;      // pods of this attempt; only gangs that restart in place can change it
@@ -248,6 +264,8 @@ struct Ledger {
 
   std::optional<Time> stop_since;  // a stop with a checkpoint was decided, and will be carried out
   bool suspended = false;          // no pod is left
+  // Fewer workers: while the other job waits for room. None: until this job has nodes again.
+  std::optional<Preemption> preemption;
   // Reports of stopped, finished or failed for this generation and older ones were already handled.
   std::optional<rendezvous::Generation> report_floor;
 
@@ -265,6 +283,9 @@ struct Ledger {
   int64_t lost_steps = 0;  // of the report, accounted so far
   bool operator==(const Ledger&) const = default;
 };
+
+// The workers that preemption leaves a job (core::Job::allowed).
+int32_t AllowedWorkers(const Ledger& ledger);
 
 struct ProgressView {
   int64_t step = 0;

@@ -228,7 +228,10 @@ std::pair<Reason, std::string> WhyNotPlaced(const SummaryInput& s) {
   }
   if (p.exist == 0 && (!s.o.prepared || s.o.prepared->attempt != l.attempt) && !s.counts.older)
     return {Reason::kPreparing, count};
-  if (ReservesRoom(s.o) && !s.o.fit.missing.empty()) return {Reason::kWaitingForCapacity, s.o.fit.missing};
+  if (ReservesRoom(s.o) && !s.o.fit.missing.empty()) {
+    if (s.o.fit.preempts.empty()) return {Reason::kWaitingForCapacity, s.o.fit.missing};
+    return {Reason::kPreempting, fmt::format("{}; preempts {}", s.o.fit.missing, s.o.fit.preempts)};
+  }
   if (p.unschedulable != nullptr) return {Reason::kUnschedulable, MissingText(s.o, p)};
   return {Reason::kWaitingForPods, count};
 }
@@ -307,6 +310,16 @@ void SetAdmitted(const SummaryInput& s, Writer& writer) {
   } else {
     writer.Set(ConditionType::kAdmitted, true, Reason::kAccepted, "");
   }
+}
+
+void SetPreempted(const SummaryInput& s, Writer& writer) {
+  const auto& preemption = s.ledger.preemption;
+  if (!preemption || s.ended) return writer.Clear(ConditionType::kPreempted);
+  const bool whole = preemption->workers == 0;
+  writer.Set(ConditionType::kPreempted, true, whole ? Reason::kPreemptedWhole : Reason::kPreemptedToFewer,
+             whole ? PreemptorText(*preemption) + ": the job resumes when there is room again"
+                   : fmt::format("{}: {} of {} workers stay", PreemptorText(*preemption), preemption->workers,
+                                 s.o.job.Wanted()));
 }
 
 void SetEndConditions(const SummaryInput& s, Writer& writer) {
@@ -411,6 +424,7 @@ Display Summarize(const Observed& o, const Ledger& ledger, Time now) {
   SetPodConditions(input, writer);
   SetGangConditions(input, writer);
   SetAdmitted(input, writer);
+  SetPreempted(input, writer);
   SetEndConditions(input, writer);
   SetReconciliation(input, writer);
   if (display != before) display.progress_at = now;

@@ -3,9 +3,11 @@
 #include "operator/sim/sim_backend.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "operator/core/decide.h"
+#include "operator/core/preemption.h"
 
 namespace ringmaster::sim {
 
@@ -17,6 +19,7 @@ namespace {
 
 constexpr const char* kPlace = "place";  // every pod takes one; nodes have some
 constexpr Duration kLate = seconds(8);
+constexpr Duration kPlanPause = milliseconds(200);
 
 std::string PodId(const Key& key, const std::string& name) { return key.ToString() + "/" + name; }
 
@@ -65,6 +68,7 @@ void SimBackend::Restart(World::Term term) {
   process_ += 1;
   term_ = term;
   clock_ = Duration{0};
+  plan_due_ = false;
   subscribers_.clear();
   cache_.clear();
   capacity_ = {};
@@ -105,6 +109,10 @@ std::optional<control::Snapshot> SimBackend::Observe(const Key& key) const {
   snapshot.job_revision = job.revision;
   o.job = job.job;
   o.status = Shifted(job.status, -clock_);
+  o.job.allowed = core::AllowedWorkers(o.status.ledger);
+  if (cached.request && cached.request_attempt == o.status.ledger.attempt && PreemptorWaits(*cached.request))
+    o.preempt = cached.request;
+  if (o.status.ledger.preemption) o.preemptor_waits = PreemptorWaits(*o.status.ledger.preemption);
   o.pods.reserve(cached.pods.size());
   for (const auto& [name, pod] : cached.pods)
     (cached.owners.at(pod.uid) == job.job.uid ? o.pods : o.strays).push_back(pod);
@@ -120,6 +128,8 @@ std::optional<control::Snapshot> SimBackend::Observe(const Key& key) const {
     o.fit = FitOf(key, cached, o);
   else
     waiting_.Remove(key.ToString(), capacity_);
+  o.fit.preempts = o.fit.missing.empty() ? "" : cached.preempts;
+  if (waiting_.size() > 0 || o.status.ledger.preemption) PlanSoon();
   // The coordinator runs in the same process. That of a deposed leader has no agents.
   o.order = cached.order;
   if (const JobTruth* truth = world_.Find(key);
@@ -141,6 +151,8 @@ core::Fit SimBackend::FitOf(const Key& key, const Cached& cached, const core::Ob
   const Time now = scheduler_.now();
   if (core::NotBegun(o.status.ledger)) return FitOf(key, cached, core::Begun(o, now));
   const std::vector<int32_t> ranks = core::WaitingRanks(o);
+  cached.looked = true;
+  cached.wants_room = !ranks.empty();
   const core::Capacity::Shape shape = ShapeWithout(core::ExcludedNodes(o.status.ledger, now));
   core::Fit fit;
   for (const int32_t rank : ranks) {
@@ -152,18 +164,17 @@ core::Fit SimBackend::FitOf(const Key& key, const Cached& cached, const core::Ob
     fit.reserved = cached.reserved;
   const auto reserved = static_cast<int32_t>(fit.reserved.size());
   cached.standing = core::StandingOf(o);
-  if (const auto it = options_.priorities.find(key); it != options_.priorities.end())
-    cached.standing.priority = it->second;
+  cached.standing.priority = PriorityOf(key);
   core::Fit more;
   {
     std::optional<core::Capacity::WithoutClaim> lifted;
-    if (waiting_.MayUseClaim(key.ToString(), cached.standing)) lifted.emplace(capacity_);
+    if (waiting_.MayUseClaim(key.ToString(), cached.standing, capacity_)) lifted.emplace(capacity_);
     more = capacity_.FitOf(shape, static_cast<int32_t>(ranks.size()) - reserved);
   }
   fit.room = reserved + more.room;
   fit.missing = more.missing;
   if (const auto awaited = core::AwaitedRoom(o, fit, now))
-    waiting_.Set(key.ToString(), {shape, *awaited - reserved, {}, cached.standing}, capacity_);
+    waiting_.Set(key.ToString(), {shape, *awaited - reserved, {}, cached.standing, o.job.preempt}, capacity_);
   else
     waiting_.Remove(key.ToString(), capacity_);
   return fit;
@@ -182,7 +193,7 @@ void SimBackend::Subscribe(std::function<void(const Key&)> changed) {
   subscribers_.push_back(std::move(changed));
 }
 
-void SimBackend::Notify(const Key& key) {
+void SimBackend::Notify(const Key& key) const {
   for (const auto& subscriber : subscribers_) subscriber(key);
 }
 
@@ -192,6 +203,73 @@ void SimBackend::NotifyWaiting() {
     for (const std::string& job : waiting_.Ready(capacity_, sweep))
       for (const auto& [key, cached] : cache_)
         if (key.ToString() == job) Notify(key);
+}
+
+int32_t SimBackend::PriorityOf(const Key& key) const {
+  const auto it = options_.priorities.find(key);
+  return it == options_.priorities.end() ? 0 : it->second;
+}
+
+bool SimBackend::PreemptorWaits(const core::Preemption& preemption) const {
+  for (const auto& [key, cached] : cache_) {
+    if (key.ToString() != preemption.by || !cached.job || cached.job->job.uid != preemption.by_uid) continue;
+    if (!core::MayWaitForVictims(cached.job->job, cached.job->status)) return false;
+    return !cached.looked || cached.wants_room || !cached.reserved.empty();
+  }
+  return false;
+}
+
+void SimBackend::PlanSoon() const {
+  if (std::exchange(plan_due_, true)) return;
+  scheduler_.After(kPlanPause, [this, process = process_] {
+    if (process == process_) PlanPreemptions();
+  });
+}
+
+void SimBackend::PlanPreemptions() const {
+  plan_due_ = false;
+  const core::RoomQueue::Wait* wait = waiting_.HeadWait();
+  const std::string head = waiting_.head();
+  std::vector<core::RoomHolder> holders;
+  std::string head_uid;
+  for (const auto& [key, cached] : cache_) {
+    if (!cached.job) continue;
+    if (key.ToString() == head) head_uid = cached.job->job.uid;
+    core::Job job = cached.job->job;
+    job.allowed = core::AllowedWorkers(cached.job->status.ledger);
+    std::vector<core::Pod> pods;
+    for (const auto& [name, pod] : cached.pods)
+      if (cached.owners.at(pod.uid) == job.uid) pods.push_back(pod);
+    core::RoomHolder& holder = holders.emplace_back(
+        core::HolderOf(key.ToString(), PodId(key, ""), job, cached.job->status.ledger, pods));
+    holder.priority = options_.preempts_equals && key.ToString() != head ? INT32_MIN : PriorityOf(key);
+    holder.preemptible =
+        !job.autoscaler && cached.job->queue.empty() && world_.provider() == core::GangProvider::kGate;
+  }
+  core::PreemptionPlan plan;
+  if (wait != nullptr && !world_.nodes().empty()) {
+    core::RoomQueue::Wait asked = *wait;
+    if (options_.preempts_in_vain) asked.pods = 1;
+    plan = core::PlanPreemption(capacity_, head, asked, std::move(holders));
+    capacity_.SetLeaving({plan.leaving.begin(), plan.leaving.end()});
+    waiting_.Refresh(capacity_);
+  }
+  std::vector<Key> changed;
+  for (const auto& [key, cached] : cache_) {
+    const std::string name = key.ToString();
+    std::optional<core::Preemption> request;
+    for (const core::Victim& victim : plan.victims)
+      if (victim.job == name)
+        request = core::Preemption{head, head_uid, PriorityOf(Key::Parse(head)), victim.workers};
+    std::string preempts = name == head ? plan.text : std::string();
+    const bool over = cached.job && cached.job->status.ledger.preemption &&
+                      !PreemptorWaits(*cached.job->status.ledger.preemption);
+    if ((request && request != cached.request) || preempts != cached.preempts || over) changed.push_back(key);
+    cached.request = std::move(request);
+    cached.request_attempt = cached.job ? cached.job->status.ledger.attempt : 0;
+    cached.preempts = std::move(preempts);
+  }
+  for (const Key& key : changed) Notify(key);
 }
 
 void SimBackend::NotifyOn(const std::string& node) {
@@ -238,6 +316,7 @@ void SimBackend::OnJob(const Key& key) {
     }
     seen_[0] = std::max(seen_[0], revision);
     Notify(key);
+    PlanSoon();
   });
 }
 
@@ -269,6 +348,7 @@ void SimBackend::OnPod(const Key& key, const std::string& name) {
             seen_[1] = std::max(seen_[1], revision);
             Notify(key);
             if (frees) NotifyWaiting();
+            PlanSoon();
           });
 }
 
@@ -404,7 +484,7 @@ Result<Revision> SimBackend::Reserve(const control::Write& write, const core::Re
   bool reserved = false;
   {
     std::optional<core::Capacity::WithoutClaim> lifted;
-    if (waiting_.MayUseClaim(write.key.ToString(), cached.standing)) lifted.emplace(capacity_);
+    if (waiting_.MayUseClaim(write.key.ToString(), cached.standing, capacity_)) lifted.emplace(capacity_);
     reserved = capacity_.Reserve(wanted, cached.reserved_shape);
   }
   waiting_.Refresh(capacity_);

@@ -29,6 +29,8 @@ class SimBackend final : public control::Backend {
     bool forgets_reservations = false;  // pods occupy no room until they are bound
     bool keeps_reservations = false;    // even of pods that are gone
     bool never_says_full = false;       // gates are removed even without room
+    bool preempts_equals = false;       // jobs of any priority make room
+    bool preempts_in_vain = false;      // even when the waiting job does not fit then
   };
 
   SimBackend(World& world, Scheduler& scheduler, const Faults& faults, Options options);
@@ -70,6 +72,12 @@ class SimBackend final : public control::Backend {
     std::vector<int32_t> reserved;
     core::Capacity::Shape reserved_shape;
     mutable core::RoomQueue::Standing standing;  // when its room was looked for the last time
+    mutable bool looked = false;                 // for its room, by this process
+    mutable bool wants_room = false;             // then it did
+    // Room that another job asks for, of this attempt.
+    mutable std::optional<core::Preemption> request;
+    mutable int64_t request_attempt = 0;
+    mutable std::string preempts;  // the jobs that make room for it
   };
   enum Stream : size_t { kJobs, kPods, kSupport, kNodes, kWorkloads, kStreams };
 
@@ -95,8 +103,13 @@ class SimBackend final : public control::Backend {
   void Send(control::Write write, Duration there, Duration back, bool lost_reply,
             std::function<void(Result<control::Revision>)> done);
   void Acknowledge(const control::Write& write, const Result<control::Revision>& result, uint64_t version);
-  void Notify(const control::Key& key);
+  void Notify(const control::Key& key) const;
   void NotifyWaiting();
+  // Decides who makes room for the head of the queue, a moment later.
+  void PlanSoon() const;
+  void PlanPreemptions() const;
+  bool PreemptorWaits(const core::Preemption& preemption) const;
+  int32_t PriorityOf(const control::Key& key) const;
   void NotifyOn(const std::string& node);
   Duration Random(Duration most);
   bool Chance(double probability) { return world_.faulty() && rng_.Chance(probability); }
@@ -118,6 +131,7 @@ class SimBackend final : public control::Backend {
   std::set<std::string> not_ready_;                                           // nodes
   std::map<std::string, std::optional<Time>> boots_;  // by node: when it started the last time
   std::map<std::string, Time> restarts_;              // by node: when this process observed another start
+  mutable bool plan_due_ = false;
   uint64_t support_version_ = 0;
   control::Revision seen_[control::kKinds] = {};
   Time last_delivery_[kStreams];

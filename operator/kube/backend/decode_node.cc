@@ -64,6 +64,7 @@ std::shared_ptr<const PriorityClassRecord> DecodePriorityClass(const Json& objec
   record->name = meta.name;
   record->value = static_cast<int32_t>(json::Integer(object, "value"));
   record->is_default = json::Flag(object, "globalDefault");
+  record->preempts = json::Text(object, "preemptionPolicy") != "Never";
   return record;
 }
 

@@ -25,6 +25,9 @@ using control::Kind;
 namespace {
 
 constexpr Duration kSweepEvery = seconds(1);
+// By how much younger the jobs of a namespace that uses the whole cluster count (core::RoomQueue::FairShare).
+constexpr Duration kShareSpan = std::chrono::hours(24);
+constexpr Duration kPlanEvery = seconds(1);
 // The memory that the JSON of changes took goes back to the system at most this often.
 constexpr Duration kTrimEvery = seconds(10);
 constexpr Duration kDiscoverAgain = seconds(300);  // finds APIs that are installed while the operator runs
@@ -107,6 +110,7 @@ KubeBackend::KubeBackend(ApiClient& client, Options options)
                             [this](const std::string&, const auto&, const auto&) { NotifyQueued(); }}),
       services_(ObjectHooks(interners_, [this](const std::string& job) { Notify(job); })),
       config_maps_(ObjectHooks(interners_, [this](const std::string& job) { Notify(job); })),
+      waiting_({Duration(kShareSpan).count(), options_.namespace_weights}),
       gate_(std::make_shared<Gate>()),
       reflectors_(client, options_.watch, [this](Time now) { return Housekeeping(now); }) {
   for (const GangApi api : kGangApis)
@@ -179,7 +183,8 @@ KubeBackend::Census KubeBackend::TakeCensus() const {
     const core::Display& display = job->status.display;
     ++census.jobs[static_cast<size_t>(display.phase)];
     const bool waits =
-        display.Of(core::ConditionType::kScheduled).reason == core::Reason::kWaitingForCapacity;
+        display.Of(core::ConditionType::kScheduled).reason == core::Reason::kWaitingForCapacity ||
+        display.Of(core::ConditionType::kScheduled).reason == core::Reason::kPreempting;
     census.gangs_waiting += waits ? 1 : 0;
   }
   MutexLock lock(mutex_);
@@ -219,6 +224,7 @@ std::vector<std::pair<std::string, int64_t>> KubeBackend::ObjectCounts() const {
 Time KubeBackend::Housekeeping(Time now) {
   bool discover = false;
   std::optional<core::RoomQueue::Sweep> sweep;
+  bool plan = false;
   bool trim = false;
   bool forget_nodes = false;
   Time next = kNever;
@@ -241,6 +247,12 @@ Time KubeBackend::Housekeeping(Time now) {
       sweep.emplace();
     }
     if (capacity_changed_) next = std::min(next, last_sweep_ + kSweepEvery);
+    plan = plan_due_ && now >= last_plan_ + kPlanEvery;
+    if (plan) {
+      plan_due_ = false;
+      last_plan_ = now;
+    }
+    if (plan_due_) next = std::min(next, last_plan_ + kPlanEvery);
     trim = pods_changed_ && now >= last_trim_ + kTrimEvery;
     if (trim) {
       pods_changed_ = false;
@@ -262,6 +274,7 @@ Time KubeBackend::Housekeeping(Time now) {
     }
     for (const std::string& job : ready) Notify(job);
   }
+  if (plan) PlanPreemptions();
   return next;
 }
 

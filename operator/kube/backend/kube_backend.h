@@ -29,8 +29,8 @@
 // Files: kube_backend.cc has construction, watches and housekeeping; kube_backend_changes.cc the stores'
 // callbacks; kube_backend_snapshot.cc all that a decision reads; kube_backend_actions.cc the actions that are
 // one request; kube_backend_gang.cc PrepareGang and ReleaseGang, which are several;
-// kube_backend_room.cc the free capacity and its reservations;
-// kube_backend_kueue.cc the Workloads of jobs in a queue of Kueue.
+// kube_backend_room.cc the free capacity and its reservations; kube_backend_preemption.cc who makes room for
+// whom; kube_backend_kueue.cc the Workloads of jobs in a queue of Kueue.
 //
 // Thread-safe. Callbacks run without a lock held: on_gang on the thread that calls Execute, the others on
 // threads of the transport or of the reflectors. None may block.
@@ -51,6 +51,7 @@
 #include "operator/control/backend.h"
 #include "operator/core/capacity.h"
 #include "operator/core/job_counts.h"
+#include "operator/core/preemption.h"
 #include "operator/core/room_queue.h"
 #include "operator/kube/api_client.h"
 #include "operator/kube/backend/decode_workload.h"
@@ -83,8 +84,9 @@ class KubeBackend final : public control::Backend {
     std::function<void(const JobRecord& job, const core::JobCounts& before, const core::Status& status)>
         on_counts;
     std::function<void(const Resource&, const Error&)> on_watch_failure;
-    PortRange host_ports{20000, 10000};           // shared by all jobs on hostNetwork
-    core::GangMode gang = core::GangMode::kAuto;  // what spec.scheduling.gang `auto` means
+    PortRange host_ports{20000, 10000};                  // shared by all jobs on hostNetwork
+    core::GangMode gang = core::GangMode::kAuto;         // what spec.scheduling.gang `auto` means
+    std::map<std::string, int32_t> namespace_weights{};  // in the queue for room; 1 for others
     Duration progress_every = seconds(5);
     Watcher::Options watch;
   };
@@ -164,6 +166,11 @@ class KubeBackend final : public control::Backend {
     int64_t reserved_attempt = 0;
     std::vector<std::string> reserved;                // pods, by their names in capacity_
     core::RoomQueue::Standing standing;               // when its room was looked for the last time
+    bool looked = false;                              // for its room, by this process
+    bool wants_room = false;                          // then it did
+    std::optional<core::Preemption> request;          // room that another job asks for
+    int64_t request_attempt = 0;                      // of this attempt
+    std::string preempts;                             // the jobs that make room for it
     std::map<int32_t, core::Capacity::Shape> shapes;  // of the pods that it would create, by kind of rank
     std::string shape_inputs;                         // what `shapes` were computed from
     std::string rendered;                             // wiring::kRenderedAnnotation of its Workload
@@ -208,8 +215,13 @@ class KubeBackend final : public control::Backend {
   std::optional<std::string> RefusalOf(const JobRecord& job, core::RefusalKind& kind) const;
   // Returns the first PriorityClass of the job that the cluster does not have; empty: it has all.
   std::string MissingPriorityClass(const JobRecord& job) const;
-  // Returns the priority of the job's workers, as the API server would give it to their pods now.
-  int32_t PriorityOf(const JobRecord& job) const;
+  // Returns the PriorityClass of the job's workers, as the API server would choose it for their pods now.
+  PriorityClassRecord PriorityClassOf(const JobRecord& job) const;
+  // Sets which room others ask for, and who makes room for this job.
+  void ReadPreemption(const JobRecord& job, core::Observed& observed) const;
+  // Whether the job that this preemption names still waits for room.
+  bool PreemptorWaits(const core::Preemption& preemption) const;
+  core::RoomHolder HolderOf(const JobRecord& job) const;
 
   // Sets Observed::quota and stray_workloads.
   void ReadQuota(const JobRecord& job, core::Observed& observed) const;
@@ -263,6 +275,11 @@ class KubeBackend final : public control::Backend {
   void IndexSuspects(const std::string& name, const Job& job) RM_REQUIRES(mutex_);
   void Notify(const std::string& job) const;
   void CapacityChanged();
+  // Something changed that decides who makes room for whom.
+  void PlanSoon();
+  // Decides who makes room for the head of the queue, and notifies these jobs and those that need not any
+  // more.
+  void PlanPreemptions();
   // Periodic work on the reflectors' thread. Returns when it is due again.
   Time Housekeeping(Time now);
   void ForgetUnusedNodes();
@@ -322,7 +339,10 @@ class KubeBackend final : public control::Backend {
   std::map<std::string, std::map<std::shared_ptr<const Owner>, int64_t>> owners_on_ RM_GUARDED_BY(mutex_);
   bool capacity_changed_ RM_GUARDED_BY(mutex_) = false;  // since last_sweep_
   Time last_sweep_ RM_GUARDED_BY(mutex_) = Time::min();
-  bool pods_changed_ RM_GUARDED_BY(mutex_) = false;  // since last_trim_
+  bool plan_due_ RM_GUARDED_BY(mutex_) = false;
+  Time last_plan_ RM_GUARDED_BY(mutex_) = Time::min();
+  std::set<std::string> requested_ RM_GUARDED_BY(mutex_);  // jobs with a request for room
+  bool pods_changed_ RM_GUARDED_BY(mutex_) = false;        // since last_trim_
   Time last_trim_ RM_GUARDED_BY(mutex_){};
   GangApis gang_apis_ RM_GUARDED_BY(mutex_);
   std::set<GangApi> doubtful_ RM_GUARDED_BY(mutex_);  // the last answer was that it is not served any more

@@ -37,6 +37,7 @@ void KubeBackend::OnJob(const Job& before, const Job& after) {
     }
     if (unknown) DiscoverBy(Now());
   }
+  PlanSoon();
   Notify(name);
 }
 
@@ -97,6 +98,7 @@ void KubeBackend::OnPod(const std::string& name, const std::shared_ptr<const Pod
   }
   if (first) reflectors_.Wake();
   if (freed) CapacityChanged();
+  PlanSoon();
   if (before && before->own && (!after || !after->own || after->own->owner->job != before->own->owner->job))
     Notify(before->own->owner->job);
   if (after && after->own) Notify(after->own->owner->job);

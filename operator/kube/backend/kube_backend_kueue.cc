@@ -83,7 +83,7 @@ wiring::WorkloadInputs KubeBackend::WorkloadInputsOf(const JobRecord& job) const
     inputs.class_kind = "WorkloadPriorityClass";
     inputs.class_name = job.workload_priority;
   } else {
-    inputs.priority = PriorityOf(job);
+    inputs.priority = PriorityClassOf(job).value;
     inputs.class_name = job.spec->workers_priority;
     inputs.class_group = kPriorityClasses.group;
     inputs.class_kind = "PriorityClass";

@@ -94,10 +94,14 @@ core::Fit KubeBackend::FitOf(const JobRecord& job, const core::Observed& observe
   const core::Ledger& ledger = observed.status.ledger;
   const std::vector<int32_t> ranks = core::WaitingRanks(observed);
   const std::string name = job.key.ToString();
-  if (ranks.empty()) {
+  {
     MutexLock lock(mutex_);
-    waiting_.Remove(name, capacity_);
-    return {};
+    StateOf(job).looked = true;
+    StateOf(job).wants_room = !ranks.empty();
+    if (ranks.empty()) {
+      waiting_.Remove(name, capacity_);
+      return {};
+    }
   }
   struct Alike {
     std::vector<int32_t> ranks;
@@ -109,7 +113,7 @@ core::Fit KubeBackend::FitOf(const JobRecord& job, const core::Observed& observe
     kinds.push_back({std::move(run), ShapeOf(job, ledger.attempt, first, core::ExcludedNodes(ledger, now))});
   }
   std::vector<std::string> peers = PeersOf(job, ledger.attempt, *kinds.front().shape);
-  const int32_t priority = PriorityOf(job);
+  const PriorityClassRecord priority = PriorityClassOf(job);
   MutexLock lock(mutex_);
   core::Fit fit;
   if (StateOf(job).reserved_attempt == ledger.attempt && !StateOf(job).reserved.empty()) {
@@ -121,13 +125,11 @@ core::Fit KubeBackend::FitOf(const JobRecord& job, const core::Observed& observe
     for (const int32_t rank : fit.reserved) peers.push_back(PlaceName(job, ledger.attempt, rank));
   core::RoomQueue::Standing& standing = StateOf(job).standing;
   standing = core::StandingOf(observed);
-  standing.priority = priority;
+  standing.priority = priority.value;
   standing.created = job.created.time_since_epoch().count();
   struct Look {
     core::Fit fit;
     const Alike* short_of = nullptr;
-    int32_t before = 0;           // waiting pods of earlier kinds
-    int32_t reserved_before = 0;  // of these and of the kind that is short, those that have a place
     std::vector<std::string> peers;
   };
   // Each kind finds the room that the earlier ones leave: they get their places for the length of this call.
@@ -150,9 +152,7 @@ core::Fit KubeBackend::FitOf(const JobRecord& job, const core::Observed& observe
       seen.fit.room += reserved + more.room;
       seen.fit.missing = std::move(more.missing);
       seen.short_of = &kind;
-      seen.reserved_before = seen.before + reserved;
       if (more.room < wanted || &kind == &kinds.back()) break;
-      seen.before += static_cast<int32_t>(kind.ranks.size());
       if (!capacity_.Reserve(open, kind.shape, seen.peers)) break;  // lost to a node in two domains
       tentative.insert(tentative.end(), open.begin(), open.end());
       seen.peers.insert(seen.peers.end(), open.begin(), open.end());
@@ -165,7 +165,7 @@ core::Fit KubeBackend::FitOf(const JobRecord& job, const core::Observed& observe
   if (seen.fit.room < all) {
     const core::Capacity::WithoutClaim lifted(capacity_);
     Look unclaimed = look();
-    if (waiting_.MayUseClaim(name, standing))
+    if (waiting_.MayUseClaim(name, standing, capacity_))
       seen = std::move(unclaimed);
     else if (unclaimed.fit.room == all)
       seen.fit.missing = fmt::format("the room is kept for {}, which comes first", waiting_.head());
@@ -173,11 +173,26 @@ core::Fit KubeBackend::FitOf(const JobRecord& job, const core::Observed& observe
   fit = std::move(seen.fit);
   // The claim is for the kind that is short only.
   if (const auto awaited = core::AwaitedRoom(observed, fit, now)) {
-    const int32_t of_kind =
-        std::min(*awaited, seen.before + static_cast<int32_t>(seen.short_of->ranks.size()));
-    waiting_.Set(name,
-                 {seen.short_of->shape, of_kind - seen.reserved_before, std::move(seen.peers), standing},
-                 capacity_);
+    core::RoomQueue::Wait wait;
+    int32_t left = *awaited;
+    for (const Alike& kind : kinds) {
+      const int32_t of_kind = std::min(left, static_cast<int32_t>(kind.ranks.size()));
+      left -= of_kind;
+      const auto reserved =
+          static_cast<int32_t>(std::count_if(kind.ranks.begin(), kind.ranks.end(), [&](int32_t rank) {
+            return std::binary_search(fit.reserved.begin(), fit.reserved.end(), rank);
+          }));
+      if (&kind == seen.short_of) {
+        wait.shape = kind.shape;
+        wait.pods = of_kind - reserved;
+      } else if (of_kind > reserved) {
+        wait.more.push_back({kind.shape, of_kind - reserved});
+      }
+    }
+    wait.peers = std::move(seen.peers);
+    wait.standing = standing;
+    wait.preempts = observed.job.preempt && priority.preempts;
+    waiting_.Set(name, std::move(wait), capacity_);
   } else {
     waiting_.Remove(name, capacity_);
   }
@@ -233,7 +248,7 @@ void KubeBackend::Perform(const Job& job, const control::Write& write, const cor
       reserved = true;
       {
         std::optional<core::Capacity::WithoutClaim> lifted;
-        if (waiting_.MayUseClaim(name, state.standing)) lifted.emplace(capacity_);
+        if (waiting_.MayUseClaim(name, state.standing, capacity_)) lifted.emplace(capacity_);
         for (const Alike& kind : kinds) {
           reserved = reserved && ((kind.strict && capacity_.Reserve(kind.pods, kind.strict, peers)) ||
                                   capacity_.Reserve(kind.pods, kind.shape, peers));

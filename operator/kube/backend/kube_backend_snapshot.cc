@@ -52,10 +52,15 @@ std::optional<control::Snapshot> KubeBackend::Observe(const Key& key) const {
   observed.provider = ProviderOf(*job);
   if (!job->status.ended()) observed.preflight = PreflightOf(*job);
   if (core::ReservesRoom(observed)) observed.fit = FitOf(*job, observed);
+  ReadPreemption(*job, observed);
   MutexLock lock(mutex_);
-  const JobState& state = StateOf(*job);
+  JobState& state = StateOf(*job);
   observed.order = state.order;
-  if (!core::ReservesRoom(observed)) waiting_.Remove(key.ToString(), capacity_);
+  if (!core::ReservesRoom(observed)) {
+    waiting_.Remove(key.ToString(), capacity_);
+    state.looked = true;
+    state.wants_room = false;
+  }
   if (job->spec->job.in_place && state.report) observed.report = *state.report;
   return snapshot;
 }
@@ -226,16 +231,16 @@ std::string KubeBackend::MissingPriorityClass(const JobRecord& job) const {
   return it == spec.other_priorities.end() ? "" : *it;
 }
 
-int32_t KubeBackend::PriorityOf(const JobRecord& job) const {
+PriorityClassRecord KubeBackend::PriorityClassOf(const JobRecord& job) const {
   if (const std::string& name = job.spec->workers_priority; !name.empty()) {
     const auto known = priority_classes_.Get(name);
-    return known ? known->value : 0;
+    return known ? *known : PriorityClassRecord{};
   }
   // With several defaults the API server takes the lowest.
-  std::optional<int32_t> lowest;
+  std::optional<PriorityClassRecord> lowest;
   for (const auto& known : priority_classes_.All())
-    if (known->is_default) lowest = std::min(lowest.value_or(known->value), known->value);
-  return lowest.value_or(0);
+    if (known->is_default && (!lowest || known->value < lowest->value)) lowest = *known;
+  return lowest.value_or(PriorityClassRecord{});
 }
 
 std::optional<std::string> KubeBackend::RefusalOf(const JobRecord& job, core::RefusalKind& kind) const {

@@ -49,6 +49,7 @@ struct JobRecord {
     core::Job job = spec->job;
     job.deleted = deleted;
     job.orphans = orphans;
+    job.allowed = core::AllowedWorkers(status.ledger);
     return job;
   }
   api::TrainingJob ToApi() const;  // the job as the user wrote it
@@ -143,6 +144,7 @@ struct PriorityClassRecord {
   std::string name;
   int32_t value = 0;
   bool is_default = false;  // of pods that name no class
+  bool preempts = true;     // preemptionPolicy
   bool operator==(const PriorityClassRecord&) const = default;
 };
 

@@ -109,6 +109,10 @@ class StatusEncoder {
   void List(std::vector<T>& to, const std::vector<U>& from, F fields) const {
     for (const U& item : from) fields(to.emplace_back(), item);
   }
+  template <class T, class U, class F>
+  void Maybe(std::optional<T>& to, const std::optional<U>& from, F fields) const {
+    if (from) fields(to.emplace(), *from);
+  }
 
  private:
   const WallClock& clock_;
@@ -161,6 +165,11 @@ class StatusDecoder {
   template <class T, class U, class F>
   void List(const std::vector<T>& from, std::vector<U>& to, F fields) const {
     for (const T& item : from) fields(item, to.emplace_back());
+  }
+  template <class T, class U, class F>
+  void Maybe(const std::optional<T>& from, std::optional<U>& to, F fields) const {
+    to.reset();
+    if (from) fields(*from, to.emplace());
   }
 
  private:
@@ -236,7 +245,7 @@ core::Status DecodeStatus(const api::Status& from, const WallClock& clock) {
   StatusFields(coder, from, status);
   for (const api::Condition& condition : from.conditions) {
     auto type = static_cast<core::ConditionType>(core::kConditionTypes);
-    coder.Word(condition.type, type, core::ConditionName, core::ConditionType::kStalled, type);
+    coder.Word(condition.type, type, core::ConditionName, core::kLastCondition, type);
     if (static_cast<size_t>(type) >= core::kConditionTypes) continue;  // of a newer version
     core::Condition& read = display.conditions[static_cast<size_t>(type)];
     coder.Word(condition.status, read.truth, core::TruthName, core::Truth::kTrue, core::Truth::kUnknown);

@@ -62,6 +62,14 @@ void TimeFields(const Coder& coder, A& a, C& c) {
   coder.At(a.accounted, c.accounted);
 }
 
+template <class Coder, class A, class C>
+void PreemptionFields(const Coder& coder, A& a, C& c) {
+  coder.Text(a.by, c.by, kMaxWord);
+  coder.Plain(a.byUid, c.by_uid);
+  coder.Plain(a.byPriority, c.by_priority);
+  coder.Plain(a.workers, c.workers);
+}
+
 inline const char* OutcomeName(core::Outcome outcome) {
   switch (outcome) {
     case core::Outcome::kNone:
@@ -96,6 +104,7 @@ void LedgerFields(const Coder& coder, A& a, C& c) {
   coder.Plain(a.stepped, c.stepped);
   coder.At(a.stopSince, c.stop_since);
   coder.Plain(a.suspended, c.suspended);
+  coder.Maybe(a.preemption, c.preemption, [&](auto& x, auto& y) { PreemptionFields(coder, x, y); });
   coder.Generation(a.reportFloor, c.report_floor);
   coder.At(a.activeSince, c.active_since);
   coder.Span(a.activeBeforeMicros, c.active_before);

@@ -27,6 +27,8 @@ constexpr Duration kSpecLag = seconds(30);
 // The view may not include a lost node yet, and requests may be in flight.
 constexpr Duration kOtherLeaderLag = seconds(15);
 constexpr Duration kNodeLag = seconds(15);
+// A victim learns that the other job has started.
+constexpr Duration kPreemptionLag = seconds(60);
 // A live read repairs a stale view; then the objects are recreated.
 constexpr Duration kSupportLag = seconds(90);
 
@@ -66,6 +68,7 @@ void Checker::OnJob(const Key& key) {
     shadow.spec_changed = scheduler_.now();
   }
   CheckLedger(*job, shadow);
+  CheckPreemption(key, *job, shadow);
   if (shadow.ledger.attempt != job->status.ledger.attempt) shadow.disturbed = false;
   shadow.ledger = job->status.ledger;
 }
@@ -122,6 +125,68 @@ void Checker::CheckLedger(const JobTruth& job, Shadow& shadow) {
   Require(charged == 0 || counts, "I5", "charged for nothing");
   Require(!must_charge || charged == 1 || after.outcome == core::Outcome::kFailed, "I5",
           "a failure was counted and not charged");
+}
+
+int32_t Checker::PriorityOf(const Key& key) const {
+  const auto it = priorities_.find(key);
+  return it == priorities_.end() ? 0 : it->second;
+}
+
+// Measures the room in the true state, like CheckRoom: a lagging view only underestimates it.
+void Checker::CheckPreemption(const Key& key, const JobTruth& job, const Shadow& shadow) {
+  const auto& preemption = job.status.ledger.preemption;
+  if (!preemption || preemption == shadow.ledger.preemption) return;
+  const Key by = Key::Parse(preemption->by);
+  Require(PriorityOf(by) > PriorityOf(key), "I24",
+          fmt::format("{} is preempted by {}, whose priority is not higher", key.name, by.name));
+  Require(preemption->workers > 0 || job.status.ledger.stop_since, "I24", "a whole job does not stop");
+  const Time now = scheduler_.now();
+  if (now - shadow.spec_changed >= kSpecLag)
+    Require(preemption->workers == 0 || (preemption->workers >= job.job.min && job.job.in_place), "I24",
+            fmt::format("{} workers stay, fewer than the minimum", preemption->workers));
+  const JobTruth* other = world_.Find(by);
+  const bool edited = std::any_of(shadows_.begin(), shadows_.end(), [&](const auto& item) {
+    return now - item.second.spec_changed < kSpecLag;
+  });
+  if (other == nullptr || edited || world_.deposed() || now - world_.nodes_changed_at() < kNodeLag ||
+      now - world_.term_since() < kNodeLag)
+    return;
+  int32_t room = 0;
+  for (const auto& [name, node] : world_.nodes())
+    if (!node.reported_since) room += node.pod_capacity;
+  // Other jobs of lower priority may be asked for all that they have.
+  for (const auto& [of, truth] : world_.jobs()) {
+    for (const auto& [name, p] : truth.pods) {
+      const bool stays = of == key ? preemption->workers > 0 && (p.pod.rank < preemption->workers ||
+                                                                 p.pod.rank >= core::kRanksPerRole)
+                                   : of != by && PriorityOf(of) >= PriorityOf(by);
+      const core::Ledger& ledger = truth.status.ledger;
+      const bool leaves = p.pod.deleting() || p.pod.attempt != ledger.attempt || ledger.stop_since ||
+                          ledger.outcome != core::Outcome::kNone || truth.job.deleted;
+      const bool has_place = p.pod.bound() || p.excluded_nodes.empty();
+      room -= stays && has_place && p.pod.alive() && (of == key || !leaves) ? 1 : 0;
+    }
+  }
+  // An elastic job may start with its minimum.
+  const int32_t needed =
+      (other->job.in_place ? other->job.min : other->status.ledger.gang_size) + other->job.RolePods();
+  Require(room >= needed, "I24",
+          fmt::format("{} is preempted in vain: {} has no room for {} pods", key.name, by.name, needed));
+}
+
+bool Checker::Outlasts(const Key& key, const JobTruth& job) {
+  Shadow& shadow = shadows_[key];
+  const auto& preemption = job.status.ledger.preemption;
+  const JobTruth* by = preemption ? world_.Find(Key::Parse(preemption->by)) : nullptr;
+  const bool waits =
+      by != nullptr && by->job.uid == preemption->by_uid && !by->status.ended() && !by->status.ledger.placed;
+  const bool needless = preemption && preemption->workers > 0 && !waits && !job.status.ended() &&
+                        !job.job.deleted && !job.job.suspend && !job.status.ledger.stop_since;
+  const Time now = scheduler_.now();
+  if (!needless || world_.faulty() || world_.term() == 0) shadow.needless_since.reset();
+  if (needless && !world_.faulty() && !shadow.needless_since) shadow.needless_since = now;
+  return shadow.needless_since &&
+         now - std::max(*shadow.needless_since, world_.term_since()) >= kPreemptionLag;
 }
 
 void Checker::CheckCounters(const core::Ledger& before, const core::Ledger& after) {
@@ -185,6 +250,7 @@ void Checker::OnTick() {
             fmt::format("attempt {} makes steps after attempt {} did", job.gang.newest_attempt,
                         shadow.newest_attempt));
     shadow.newest_attempt = job.gang.newest_attempt;
+    Require(!Outlasts(key, job), "I24", key.name + " keeps fewer workers for a job that does not wait");
     const core::Ledger& ledger = job.status.ledger;
     const bool wanted = ledger.outcome == core::Outcome::kNone && !ledger.suspended && !ledger.stop_since &&
                         !job.job.deleted && !(ledger.not_before && !ledger.placed);
@@ -268,7 +334,9 @@ void Checker::CheckRemoved(const JobTruth& job, const Shadow& shadow, const core
       pod.deleting())
     return;
   if (scheduler_.now() - shadow.spec_changed < kSpecLag) return;
-  if (!job.job.HasRank(job.job.Target(), pod.rank)) return;
+  core::Job allowed = job.job;
+  allowed.allowed = core::AllowedWorkers(ledger);
+  if (!allowed.HasRank(allowed.Target(), pod.rank)) return;
   Require(Holds(ledger.counted, pod.uid), "I5",
           fmt::format("{} (exit {}) was removed and not counted", pod.name, pod.exit_code));
 }

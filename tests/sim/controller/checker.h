@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "operator/sim/world.h"
 
@@ -24,6 +25,9 @@ class Checker {
 
   // Skips the checks that depend on wall clocks, since those of this run are wrong at times.
   void ClocksAreWrong() { clocks_are_wrong_ = true; }
+
+  // The priorities of the jobs; 0 for others.
+  void SetPriorities(std::map<control::Key, int32_t> priorities) { priorities_ = std::move(priorities); }
 
   // Checks what must hold at any time, or after a delay. Called once per simulated second.
   void OnTick();
@@ -42,8 +46,9 @@ class Checker {
     std::map<std::string, core::Pod> pods;
     std::set<std::string> ever_counted;
     std::set<std::string> ever_unreachable;
-    bool disturbed = false;      // a worker of this attempt failed, was deleted or was cut off
-    int64_t newest_attempt = 0;  // the newest attempt that made a step
+    bool disturbed = false;              // a worker of this attempt failed, was deleted or was cut off
+    int64_t newest_attempt = 0;          // the newest attempt that made a step
+    std::optional<Time> needless_since;  // the job is preempted, and the other one does not wait
     Time spec_changed{};
     int64_t spec_generation = 0;
   };
@@ -51,6 +56,10 @@ class Checker {
   void OnJob(const control::Key& key);
   void OnPod(const control::Key& key, const std::string& name);
   void CheckLedger(const JobTruth& job, Shadow& shadow);
+  void CheckPreemption(const control::Key& key, const JobTruth& job, const Shadow& shadow);
+  // Whether the preemption has lasted too long although the other job does not wait.
+  bool Outlasts(const control::Key& key, const JobTruth& job);
+  int32_t PriorityOf(const control::Key& key) const;
   void CheckCounters(const core::Ledger& before, const core::Ledger& after);
   // Whether there is room for these pods, in addition to all that may be scheduled.
   void CheckRoom(const std::string& what, const std::set<std::string>& uids);
@@ -67,6 +76,7 @@ class Checker {
   const Scheduler& scheduler_;
   std::map<control::Key, Shadow> shadows_;
   std::optional<std::string> breach_;
+  std::map<control::Key, int32_t> priorities_;
   bool clocks_are_wrong_ = false;
   Time decided_at_{};
   int64_t decided_then_ = 0;      // decisions at that moment

@@ -84,6 +84,15 @@ Decision AlwaysForce(const Observed& o, Time now) {
   return decision;
 }
 
+Decision PreemptsByForce(const Observed& o, Time now) {
+  const core::Ledger& ledger = o.status.ledger;
+  if (!ledger.stop_since || !ledger.preemption) return core::Decide(o, now);
+  Decision decision;
+  for (const core::Pod& pod : o.pods)
+    decision.actions.push_back(core::DeletePod{pod.name, pod.uid, Duration{0}});
+  return decision.actions.empty() ? core::Decide(o, now) : decision;
+}
+
 Decision IgnoresStop(Observed o, Time now) {
   if (o.status.ledger.stop_since && o.pods.size() < static_cast<size_t>(o.job.Target() + o.job.RolePods())) {
     o.status.ledger.stop_since.reset();
@@ -306,6 +315,18 @@ const char* MutationName(Mutation mutation) {
       return "holds-workloads";
     case Mutation::kIgnoresEviction:
       return "ignores-eviction";
+    case Mutation::kPreemptsEquals:
+      return "preempts-equals";
+    case Mutation::kPreemptsInVain:
+      return "preempts-in-vain";
+    case Mutation::kNeverResumes:
+      return "never-resumes";
+    case Mutation::kNeverGrowsAgain:
+      return "never-grows-again";
+    case Mutation::kPreemptsBelowMin:
+      return "preempts-below-min";
+    case Mutation::kPreemptsByForce:
+      return "preempts-by-force";
   }
   return "?";
 }
@@ -435,6 +456,23 @@ Decider Mutate(Mutation mutation) {
           for (core::Workload& w : o.quota->workloads) w.evicted = false;
         return core::Decide(o, now);
       };
+    case Mutation::kNeverResumes:
+      return [](const Observed& o, Time now) {
+        const core::Ledger& ledger = o.status.ledger;
+        return ledger.suspended && ledger.preemption && !o.job.suspend ? Decision{} : core::Decide(o, now);
+      };
+    case Mutation::kNeverGrowsAgain:
+      return [](Observed o, Time now) {
+        o.preemptor_waits = true;
+        return core::Decide(o, now);
+      };
+    case Mutation::kPreemptsBelowMin:
+      return [](Observed o, Time now) {
+        if (o.preempt && o.preempt->workers > 1) o.preempt->workers -= 1;
+        return core::Decide(o, now);
+      };
+    case Mutation::kPreemptsByForce:
+      return PreemptsByForce;
     case Mutation::kChargesRestarts:
       return [](Observed o, Time now) {
         o.restarted_nodes.clear();

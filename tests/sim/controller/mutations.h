@@ -57,8 +57,14 @@ enum class Mutation : int {
   kNeverClears,            // keeps the quota of an evicted job
   kHoldsWorkloads,         // never lets go of Workloads
   kIgnoresEviction,        // runs on
+  kPreemptsEquals,         // jobs of the same and of a higher priority make room
+  kPreemptsInVain,         // jobs make room though the waiting one does not fit then
+  kNeverResumes,           // a preempted job stays stopped
+  kNeverGrowsAgain,        // a preempted job keeps fewer workers when the other one runs
+  kPreemptsBelowMin,       // an elastic job shrinks to less than its minimum
+  kPreemptsByForce,        // a preempted job gets no time for a checkpoint
 };
-inline constexpr int kMutations = 45;
+inline constexpr int kMutations = 51;
 const char* MutationName(Mutation mutation);
 
 using Decider = std::function<core::Decision(const core::Observed&, Time)>;

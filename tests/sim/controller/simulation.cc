@@ -22,7 +22,7 @@ using control::Key;
 constexpr Duration kSettleLimit = seconds(1200);  // after the last fault
 constexpr Duration kCrashPauseMin = seconds(2);   // longer than most requests take
 constexpr Duration kDeposedMax = seconds(8);      // how long a deposed leader may continue
-const Key kKeys[] = {{"default", "job"}, {"default", "rival"}};
+const Key kKeys[] = {{"default", "job"}, {"default", "rival"}, {"default", "third"}};
 
 class Simulation {
  public:
@@ -30,20 +30,24 @@ class Simulation {
       : rng_(KeyedRandom(seed, 1)),
         success_(KeyedRandom(seed, 20)),
         roles_(KeyedRandom(seed, 21)),
+        preempt_(KeyedRandom(seed, 23)),
         rival_priority_(static_cast<int32_t>(SplitMix64(KeyedRandom(seed, 22)).Below(3)) - 1),
+        third_priority_((rival_priority_ + 2 + static_cast<int32_t>(KeyedRandom(seed, 24) % 2)) % 3 - 1),
         mutation_(mutation),
         trace_(trace),
         faults_(Faults::Draw(rng_)),
-        kueue_(KeyedRandom(seed, 23)),
+        kueue_(KeyedRandom(seed, 25)),
         has_kueue_(kueue_.Chance(0.4)),
         world_(scheduler_, DrawWorld(KeyedRandom(seed, 2))),
         checker_(world_, scheduler_) {
     for (uint64_t i = 0; i < 2; ++i)
       processes_.push_back(std::make_unique<Process>(world_, scheduler_, faults_,
                                                      BackendOptions(KeyedRandom(seed, 3 + i)), mutation));
+    checker_.SetPriorities(BackendOptions(0).priorities);
     if (faults_.clock > 0) checker_.ClocksAreWrong();
     autoscaler_ = rng_.Chance(0.2);
     jobs_ = world_.provider() != core::GangProvider::kNone && rng_.Chance(0.4) ? 2 : 1;
+    if (jobs_ == 2 && preempt_.Chance(0.8)) jobs_ = 3;
     for (size_t i = 0; i < jobs_; ++i) Submit(kKeys[i]);
     StartLeader();
     scheduler_.After(seconds(1), [this] { UserTick(); });
@@ -106,8 +110,11 @@ class Simulation {
     SimBackend::Options options;
     options.seed = seed;
     options.priorities[kKeys[1]] = rival_priority_;
+    options.priorities[kKeys[2]] = third_priority_;
     options.forgets_reservations = mutation_ == Mutation::kForgetsReservations;
     options.keeps_reservations = mutation_ == Mutation::kKeepsReservations;
+    options.preempts_equals = mutation_ == Mutation::kPreemptsEquals;
+    options.preempts_in_vain = mutation_ == Mutation::kPreemptsInVain;
     options.never_says_full = mutation_ == Mutation::kReleasesWithoutRoom;
     return options;
   }
@@ -139,6 +146,7 @@ class Simulation {
       uncharged.charge = false;
       job.rules.push_back(std::move(uncharged));
     }
+    job.preempt = preempt_.Chance(0.6);
     if (!job.in_place && success_.Chance(0.3)) job.success = core::Success::kRank0;
     if (job.in_place && roles_.Chance(0.3)) {
       // The nodes have room for every job, and such a gang does not run with less.
@@ -395,7 +403,9 @@ class Simulation {
   SplitMix64 rng_;
   SplitMix64 success_;            // which ranks decide; separate, so that seeds keep what they draw otherwise
   SplitMix64 roles_;              // which jobs have roles; the same
+  SplitMix64 preempt_;            // which jobs preempt; the same
   const int32_t rival_priority_;  // of the second job; the first one has 0
+  const int32_t third_priority_;  // not the same as the second's
   const Mutation mutation_;
   const bool trace_;
   Faults faults_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// RunSeed: one simulated run with one or two jobs, a faulty world, the real controller and a checker.
+// RunSeed: one simulated run with one to three jobs, a faulty world, the real controller and a checker.
 // Deterministic by seed.
 #pragma once
 

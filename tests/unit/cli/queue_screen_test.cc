@@ -104,5 +104,30 @@ TEST(QueueScreenTest, Screen) {
   EXPECT_EQ(QueueScreen({}, "", kScreenTime), "no job waits\n");
 }
 
+TEST(QueueScreenTest, WhoMakesRoomForWhom) {
+  Json head = QueuedJob("head", "2026-11-24T09:30:00Z", "urgent");
+  head["status"]["conditions"][0]["reason"] = "Preempting";
+  head["status"]["conditions"][0]["message"] = "needs 2 x nvidia.com/gpu; preempts ml/small (4 to 2 workers)";
+  Json victim = QueuedJob("victim", "2026-11-24T08:00:00Z");
+  victim["status"]["conditions"].push_back({{"type", "Preempted"},
+                                            {"status", "True"},
+                                            {"reason", "PreemptedWhole"},
+                                            {"message", "ml/head (priority 9) needs room"}});
+  const std::vector<QueueRow> rows = QueueOf({victim, head}, std::vector<Json>{ClassJson("urgent", 9)});
+  EXPECT_THAT(NamesOf(rows), ElementsAre("head", "victim"));
+  EXPECT_EQ(rows[0].position, 1);
+  EXPECT_EQ(rows[0].why, "Preempting: needs 2 x nvidia.com/gpu; preempts ml/small (4 to 2 workers)");
+  EXPECT_EQ(rows[1].why,
+            "WaitingForCapacity: needs 2 x nvidia.com/gpu (preempted: ml/head (priority 9) needs room)");
+}
+
+TEST(QueueScreenTest, SharesDecideBetweenNamespacesOfOnePriority) {
+  Json other = QueuedJob("other", "2026-11-24T09:20:00Z");
+  other["metadata"]["namespace"] = "team-b";
+  const std::vector<Json> classes = {ClassJson("urgent", 9)};
+  EXPECT_TRUE(SharesDecide(QueueOf({other, QueuedJob("a", "2026-11-24T09:30:00Z")}, classes)));
+  EXPECT_FALSE(SharesDecide(QueueOf({other, QueuedJob("a", "2026-11-24T09:30:00Z", "urgent")}, classes)));
+}
+
 }  // namespace
 }  // namespace ringmaster::cli

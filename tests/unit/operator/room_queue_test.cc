@@ -116,10 +116,10 @@ TEST(RoomQueue, SmallerGangsDoNotTakeWhatTheHeadWaitsFor) {
   queue.Set("head", {whole, 2, {}, Of(0, 1)}, capacity);
   EXPECT_EQ(queue.head(), "head");
   EXPECT_EQ(capacity.RoomFor(half, 10), 0) << "n3 is free, but the head waits for it and one more node";
-  EXPECT_TRUE(queue.MayUseClaim("head", Of(0, 1)));
-  EXPECT_TRUE(queue.MayUseClaim("new-and-important", Of(1, 9)));
-  EXPECT_FALSE(queue.MayUseClaim("new", Of(0, 9)));
-  EXPECT_FALSE(queue.MayUseClaim("grows", {false, true, 1, 0}));
+  EXPECT_TRUE(queue.MayUseClaim("head", Of(0, 1), capacity));
+  EXPECT_TRUE(queue.MayUseClaim("new-and-important", Of(1, 9), capacity));
+  EXPECT_FALSE(queue.MayUseClaim("new", Of(0, 9), capacity));
+  EXPECT_FALSE(queue.MayUseClaim("grows", {false, true, 1, 0}, capacity));
   {
     const Capacity::WithoutClaim lifted(capacity);
     EXPECT_EQ(capacity.RoomFor(half, 10), 2);
@@ -248,7 +248,7 @@ class RandomCluster {
     bool reserved = false;
     {
       std::optional<Capacity::WithoutClaim> lifted;
-      if (queue_.MayUseClaim(job, wait.standing)) lifted.emplace(capacity_);
+      if (queue_.MayUseClaim(job, wait.standing, capacity_)) lifted.emplace(capacity_);
       reserved = capacity_.Reserve(pods, wait.shape);
     }
     if (!reserved) return queue_.Set(job, wait, capacity_);
@@ -293,6 +293,157 @@ TEST(RoomQueue, LargeGangsDoNotStarve) {
       ASSERT_LE(cluster.head_for(), RandomCluster::kLongest + 1) << "seed " << seed << ", step " << i;
     }
     EXPECT_EQ(cluster.started(), 400) << "seed " << seed;
+  }
+}
+
+// ---- backfill
+
+// The claimed room is partly free, and some of the rest never becomes free. Others take neither what is free
+// for the head nor what will be.
+TEST(RoomQueue, BackfillLeavesWhatTheHeadWaitsFor) {
+  Capacity capacity = NodesOf8(4);
+  capacity.SetPod("daemon-0", {{kGpus, 4}}, "n0", /*lasting=*/true);
+  capacity.SetPod("daemon-1", {{kGpus, 1}}, "n1", /*lasting=*/true);
+  capacity.SetPod("ends-2", {{kGpus, 5}}, "n2");
+  capacity.SetPod("ends-3", {{kGpus, 8}}, "n3");
+  RoomQueue queue;
+  // Room for pods of 4 GPUs: one on n0 and one on n1 now, one on n2 and two on n3 later.
+  queue.Set("head", {GpuShape(4), 3, {}, Of(0, 1)}, capacity);
+  ASSERT_EQ(queue.head(), "head");
+  EXPECT_EQ(capacity.RoomFor(GpuShape(4), 10), 0);
+  EXPECT_EQ(capacity.RoomFor(GpuShape(1), 10), 3) << "3 on n1; the rest of n2 is claimed with what is in use";
+  ASSERT_TRUE(capacity.Reserve({"small-0", "small-1", "small-2"}, GpuShape(1)));
+  capacity.RemovePod("ends-2");
+  EXPECT_EQ(Ready(queue, capacity), (Names{"head"}));
+  const Capacity::WithoutClaim lifted(capacity);
+  EXPECT_TRUE(capacity.Reserve({"head-0", "head-1", "head-2"}, GpuShape(4)));
+}
+
+// Over random clusters with lasting pods: no job that starts after the head keeps it from starting when the
+// pods have ended that were on its nodes when it became the head.
+TEST(RoomQueue, BackfillDoesNotDelayTheHead) {
+  int64_t backfilled = 0;
+  for (uint64_t seed = 1; seed <= 500; ++seed) {
+    SplitMix64 rng(seed);
+    constexpr int kNodes = 5;
+    Capacity capacity = NodesOf8(kNodes);
+    std::vector<int64_t> free(kNodes, 8);
+    Names ends;
+    for (int n = 0; n < kNodes; ++n) {
+      const std::string node = fmt::format("n{}", n);
+      const auto lasting = static_cast<int64_t>(rng.Below(5));
+      if (lasting > 0) capacity.SetPod("daemon-" + node, {{kGpus, lasting}}, node, true);
+      free[static_cast<size_t>(n)] -= lasting;
+      while (rng.Chance(0.7)) {
+        const auto gpus = static_cast<int64_t>(1 + rng.Below(4));
+        if (gpus > free[static_cast<size_t>(n)]) break;
+        ends.push_back(fmt::format("ends-{}-{}", n, ends.size()));
+        capacity.SetPod(ends.back(), {{kGpus, gpus}}, node);
+        free[static_cast<size_t>(n)] -= gpus;
+      }
+    }
+    const RoomQueue::Wait wait{GpuShape(static_cast<int64_t>(1 + rng.Below(8))),
+                               static_cast<int32_t>(1 + rng.Below(6)),
+                               {},
+                               Of(0, 1)};
+    if (capacity.RoomFor(wait.shape, wait.pods) >= wait.pods) continue;
+    RoomQueue queue;
+    queue.Set("head", wait, capacity);
+    if (queue.head().empty()) continue;  // the nodes cannot hold it
+    // Jobs that never end fill what they may, and the pods end in any order.
+    for (int i = 0; !ends.empty(); ++i) {
+      for (int64_t gpus = 8; gpus > 0; --gpus) {
+        const std::string job = fmt::format("small-{}-{}", i, gpus);
+        if (rng.Chance(0.5) && capacity.Reserve({job}, GpuShape(gpus))) backfilled += 1;
+      }
+      const size_t which = rng.Below(ends.size());
+      capacity.RemovePod(ends[which]);
+      ends.erase(ends.begin() + static_cast<std::ptrdiff_t>(which));
+      queue.Refresh(capacity);
+    }
+    const Capacity::WithoutClaim lifted(capacity);
+    EXPECT_GE(capacity.RoomFor(wait.shape, wait.pods), wait.pods) << "seed " << seed;
+  }
+  EXPECT_GT(backfilled, 500);
+}
+
+// ---- shares of namespaces
+
+TEST(RoomQueue, TheNamespaceThatUsesLessForItsWeightComesFirst) {
+  Capacity capacity = NodesOf8(10);
+  RoomQueue queue({1000, {{"heavy", 4}}});
+  for (int i = 0; i < 4; ++i) {
+    capacity.SetPod(fmt::format("heavy/runs-{}", i), {{kGpus, 8}}, fmt::format("n{}", i));
+    capacity.SetPod(fmt::format("light/runs-{}", i), {{kGpus, 4}}, fmt::format("n{}", i + 4));
+  }
+  EXPECT_DOUBLE_EQ(capacity.ShareOf("heavy"), 0.4);
+  EXPECT_DOUBLE_EQ(capacity.ShareOf("light"), 0.2);
+  EXPECT_DOUBLE_EQ(capacity.ShareOf("none"), 0);
+  const Capacity::Shape whole = GpuShape(8);
+  queue.Set("light/a", {whole, 9, {}, Of(0, 1)}, capacity);   // as created at 201
+  queue.Set("heavy/b", {whole, 9, {}, Of(0, 50)}, capacity);  // at 150
+  queue.Set("none/c", {whole, 9, {}, Of(0, 160)}, capacity);  // at 160
+  EXPECT_EQ(queue.head(), "heavy/b");
+  EXPECT_TRUE(queue.MayUseClaim("none/d", Of(0, 149), capacity));
+  EXPECT_FALSE(queue.MayUseClaim("none/d", Of(0, 151), capacity));
+  EXPECT_FALSE(queue.MayUseClaim("light/d", Of(0, 0), capacity));
+  EXPECT_TRUE(queue.MayUseClaim("light/d", Of(1, 999), capacity)) << "priority comes first";
+  queue.Remove("heavy/b", capacity);
+  EXPECT_EQ(queue.head(), "none/c");
+  for (int i = 0; i < 4; ++i) capacity.RemovePod(fmt::format("light/runs-{}", i));
+  queue.Refresh(capacity);
+  EXPECT_EQ(queue.head(), "light/a") << "its namespace uses nothing any more, and it is older";
+}
+
+TEST(RoomQueue, ASweepCountsWhatItOffers) {
+  Capacity capacity = NodesOf8(4);
+  RoomQueue queue({1000, {{"c", 2}}});
+  const Capacity::Shape whole = GpuShape(8);
+  for (int i = 0; i < 4; ++i)
+    for (const char* space : {"a", "b", "c"})
+      queue.Set(fmt::format("{}/{}", space, i), {whole, 1, {}, Of(0, i)}, capacity);
+  EXPECT_EQ(Ready(queue, capacity), (Names{"a/0", "b/0", "c/0", "c/1"}));
+}
+
+// Whatever other namespaces do, a job waits for them no longer than span / weight, and then for its elders.
+TEST(RoomQueue, SharesStarveNobody) {
+  for (uint64_t seed = 1; seed <= 50; ++seed) {
+    constexpr int64_t kSpan = 100;
+    SplitMix64 rng(seed);
+    Capacity capacity = NodesOf8(4);
+    RoomQueue queue({kSpan, {}});
+    // "big" holds half of the cluster for ever. A new namespace, which uses nothing, comes at each moment.
+    for (int i = 0; i < 2; ++i)
+      capacity.SetPod(fmt::format("big/runs-{}", i), {{kGpus, 8}}, fmt::format("n{}", i));
+    const Capacity::Shape whole = GpuShape(8);
+    std::multimap<int64_t, std::string> running;
+    std::map<std::string, RoomQueue::Wait> waiting;
+    waiting["big/next"] = {whole, 2, {}, Of(0, 0)};
+    int64_t started = 0;
+    for (int64_t now = 0; started == 0 && now < 10 * kSpan; ++now) {
+      while (!running.empty() && running.begin()->first <= now) {
+        capacity.RemovePod(running.begin()->second);
+        running.erase(running.begin());
+      }
+      waiting[fmt::format("s{}/job", now)] = {whole, 1, {}, Of(0, now)};
+      for (const auto& [job, wait] : waiting) queue.Set(job, wait, capacity);
+      for (const std::string& job : Ready(queue, capacity)) {
+        const RoomQueue::Wait wait = waiting.at(job);
+        std::optional<Capacity::WithoutClaim> lifted;
+        if (queue.MayUseClaim(job, wait.standing, capacity)) lifted.emplace(capacity);
+        Names pods;
+        for (int32_t i = 0; i < wait.pods; ++i) pods.push_back(fmt::format("{}-{}", job, i));
+        if (!capacity.Reserve(pods, wait.shape)) continue;
+        lifted.reset();
+        for (const std::string& pod : pods)
+          running.emplace(now + 1 + static_cast<int64_t>(rng.Below(5)), pod);
+        waiting.erase(job);
+        queue.Remove(job, capacity);
+        if (job == "big/next") started = now;
+      }
+    }
+    EXPECT_GT(started, 0) << "seed " << seed;
+    EXPECT_LE(started, 2 * kSpan) << "seed " << seed;
   }
 }
 

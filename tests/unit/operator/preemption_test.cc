@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "operator/core/preemption.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/rng.h"
+#include "tests/unit/operator/worlds.h"
+
+namespace ringmaster::core {
+namespace {
+
+const char* const kGpuName = "nvidia.com/gpu";
+
+Capacity::Shape ShapeOf(int64_t gpus, const std::string& topology_key = "") {
+  PodShape shape;
+  shape.requests[kGpuName] = gpus;
+  shape.topology_key = topology_key;
+  return std::make_shared<const PodShape>(std::move(shape));
+}
+
+// Nodes with jobs, and the head that waits.
+struct Stage {
+  explicit Stage(int count, int64_t gpus = 8) {
+    for (int i = 0; i < count; ++i) AddNode(i, gpus);
+  }
+  void AddNode(int i, int64_t gpus, const std::string& rack = "r") {
+    NodeFacts node;
+    node.name = fmt::format("n{}", i);
+    node.allocatable = {{kGpuName, gpus}, {"pods", 100}};
+    node.labels["rack"] = rack;
+    capacity.SetNode(std::move(node));
+  }
+  // A job with a pod of `gpus` on each of these nodes.
+  RoomHolder& Runs(const std::string& job, int32_t priority, int64_t created, int32_t least,
+                   const std::vector<int>& nodes, int64_t gpus = 8) {
+    RoomHolder& holder = holders.emplace_back();
+    holder.job = job;
+    holder.priority = priority;
+    holder.created = created;
+    holder.preemptible = true;
+    holder.workers = holder.wanted = static_cast<int32_t>(nodes.size());
+    holder.least = least;
+    for (size_t rank = 0; rank < nodes.size(); ++rank) {
+      holder.staying.push_back({static_cast<int32_t>(rank), fmt::format("{}-{}", job, rank)});
+      capacity.SetPod(holder.staying.back().pod, {{kGpuName, gpus}}, fmt::format("n{}", nodes[rank]));
+    }
+    return holder;
+  }
+  PreemptionPlan Plan(const Capacity::Shape& shape, int32_t pods, int32_t priority = 10,
+                      std::vector<RoomQueue::Need> more = {}) {
+    RoomQueue::Wait wait{shape, pods, {}, {false, false, priority, 0}, true, std::move(more)};
+    return PlanPreemption(capacity, "ml/head", wait, holders);
+  }
+  Capacity capacity;
+  std::vector<RoomHolder> holders;
+};
+
+using Victims = std::vector<Victim>;
+
+TEST(Preemption, ElasticJobsShrinkByWhatTheHeadNeeds) {
+  Stage cluster(6);
+  cluster.Runs("old", 0, 1, 1, {0, 1, 2});
+  cluster.Runs("young", 0, 2, 1, {3, 4, 5});
+  const PreemptionPlan plan = cluster.Plan(ShapeOf(8), 1);
+  EXPECT_EQ(plan.victims, (Victims{{"young", 3, 2}}));
+  EXPECT_EQ(plan.leaving, (std::vector<std::string>{"young-2"}));
+  EXPECT_EQ(plan.text, "young (3 to 2 workers)");
+  EXPECT_EQ(cluster.Plan(ShapeOf(8), 3).victims, (Victims{{"young", 3, 1}, {"old", 3, 2}}));
+  EXPECT_EQ(cluster.capacity.RoomFor(ShapeOf(8), 10), 0) << "a plan changes nothing";
+}
+
+TEST(Preemption, TheLowestPriorityComesFirst) {
+  Stage cluster(4);
+  cluster.Runs("low", -5, 1, 1, {0, 1});
+  cluster.Runs("young", 0, 9, 1, {2, 3});
+  EXPECT_EQ(cluster.Plan(ShapeOf(8), 1).victims, (Victims{{"low", 2, 1}}));
+}
+
+TEST(Preemption, NeverOfTheSameOrAHigherPriority) {
+  Stage cluster(3);
+  cluster.Runs("same", 10, 5, 1, {0, 1});
+  cluster.Runs("higher", 11, 5, 1, {2});
+  EXPECT_EQ(cluster.Plan(ShapeOf(8), 1).victims, Victims{});
+  EXPECT_EQ(cluster.Plan(ShapeOf(8), 1, 12).victims, (Victims{{"same", 2, 1}}));
+}
+
+TEST(Preemption, WholeJobsStopOnlyWhenShrinkingIsNotEnough) {
+  Stage cluster(6);
+  cluster.Runs("elastic", 0, 9, 1, {0, 1});
+  cluster.Runs("fixed", 0, 5, 2, {2, 3});
+  cluster.Runs("oldest", 0, 1, 2, {4, 5});
+  // One GPU node is gained by shrinking. Three are needed: the youngest whole job does not give enough.
+  EXPECT_EQ(cluster.Plan(ShapeOf(8), 3).victims, (Victims{{"elastic", 2, 1}, {"fixed", 2, 0}}));
+  // Two nodes: the job that stops frees both, so the elastic one need not shrink in addition.
+  EXPECT_EQ(cluster.Plan(ShapeOf(8), 2).victims, (Victims{{"elastic", 2, 0}}));
+  EXPECT_EQ(cluster.Plan(ShapeOf(8), 6).victims.size(), 3u);
+}
+
+TEST(Preemption, NeverInVain) {
+  Stage cluster(3);
+  cluster.Runs("low", 0, 1, 1, {0, 1});
+  cluster.Runs("higher", 20, 1, 1, {2});
+  EXPECT_EQ(cluster.Plan(ShapeOf(8), 3).victims, Victims{});
+  // Freeing half of a node does not help a job that needs a whole one.
+  Stage shared(1);
+  shared.Runs("low", 0, 1, 0, {0}, 4);
+  shared.capacity.SetPod("daemon", {{kGpuName, 1}}, "n0", true);
+  EXPECT_EQ(shared.Plan(ShapeOf(8), 1).victims, Victims{});
+  EXPECT_EQ(shared.Plan(ShapeOf(7), 1).victims.size(), 1u);
+}
+
+TEST(Preemption, RoomThatBecomesFreeAnywayCounts) {
+  Stage cluster(4);
+  RoomHolder& ending = cluster.Runs("ending", 30, 1, 1, {0, 1});
+  for (const RoomHolder::Place& place : ending.staying) ending.leaving.push_back(place.pod);
+  ending.staying.clear();
+  cluster.Runs("low", 0, 1, 1, {2, 3});
+  EXPECT_EQ(cluster.Plan(ShapeOf(8), 2).victims, Victims{});
+  EXPECT_EQ(cluster.Plan(ShapeOf(8), 2).leaving, (std::vector<std::string>{"ending-0", "ending-1"}));
+  EXPECT_EQ(cluster.Plan(ShapeOf(8), 3).victims, (Victims{{"low", 2, 1}}));
+}
+
+TEST(Preemption, InOneDomain) {
+  Stage cluster(0);
+  for (int i = 0; i < 3; ++i) cluster.AddNode(i, 8, "a");
+  for (int i = 3; i < 6; ++i) cluster.AddNode(i, 8, "b");
+  cluster.Runs("across", 0, 9, 1, {0, 3, 4});
+  cluster.Runs("in-a", 0, 1, 1, {1, 2});
+  cluster.capacity.SetPod("other", {{kGpuName, 8}}, "n5");
+  // Rack b can have two free nodes.
+  EXPECT_EQ(cluster.Plan(ShapeOf(8, "rack"), 2).victims, (Victims{{"across", 3, 1}}));
+}
+
+TEST(Preemption, EveryShapeOfTheGangMustFit) {
+  Stage cluster(2);
+  cluster.Runs("low", 0, 1, 1, {0, 1}, 6);
+  // One node becomes free for the worker, and the other has room for the chief.
+  EXPECT_EQ(cluster.Plan(ShapeOf(8), 1, 10, {{ShapeOf(2), 1}}).victims, (Victims{{"low", 2, 1}}));
+  EXPECT_EQ(cluster.Plan(ShapeOf(8), 1, 10, {{ShapeOf(4), 1}}).victims, (Victims{{"low", 2, 0}}));
+  EXPECT_EQ(cluster.Plan(ShapeOf(8), 1, 10, {{ShapeOf(4), 3}}).victims, Victims{});
+}
+
+// A pod that the scheduler may see gets the next room, also that of a victim.
+TEST(Preemption, PodsThatWereLetThroughComeFirst) {
+  Stage cluster(2);
+  cluster.Runs("low", 0, 1, 1, {0, 1});
+  cluster.capacity.ExpectPod("late", ShapeOf(8));
+  EXPECT_EQ(cluster.Plan(ShapeOf(8), 2).victims, Victims{});
+  EXPECT_EQ(cluster.Plan(ShapeOf(8), 1).victims, (Victims{{"low", 2, 0}}));
+  EXPECT_EQ(cluster.capacity.Unplaced().size(), 1u);
+}
+
+// Over random clusters: the head fits afterwards, and no victim gives up anything needlessly.
+TEST(Preemption, PlansAreSufficientAndMinimal) {
+  int with_shrunk = 0;
+  int with_whole = 0;
+  int without = 0;
+  for (uint64_t seed = 1; seed <= 2000; ++seed) {
+    SplitMix64 rng(seed);
+    const int nodes = 3 + static_cast<int>(rng.Below(5));
+    Stage cluster(nodes);
+    std::vector<int64_t> free(static_cast<size_t>(nodes), 8);
+    for (int i = 0; i < 6; ++i) {
+      const auto gpus = static_cast<int64_t>(1 + rng.Below(8));
+      std::vector<int> on;
+      for (int n = 0; n < nodes; ++n) {
+        if (free[static_cast<size_t>(n)] < gpus || rng.Chance(0.4)) continue;
+        on.push_back(n);
+        free[static_cast<size_t>(n)] -= gpus;
+      }
+      if (on.empty()) continue;
+      const auto least = static_cast<int32_t>(1 + rng.Below(on.size()));
+      cluster.Runs(fmt::format("j{}", i), static_cast<int32_t>(rng.Below(4)), i, least, on, gpus);
+    }
+    const Capacity::Shape shape = ShapeOf(static_cast<int64_t>(1 + rng.Below(8)));
+    const auto pods = static_cast<int32_t>(1 + rng.Below(6));
+    constexpr int32_t kPriority = 2;
+    const PreemptionPlan plan = cluster.Plan(shape, pods, kPriority);
+    std::map<std::string, int32_t> keeps;
+    for (const RoomHolder& holder : cluster.holders) keeps[holder.job] = holder.workers;
+    const auto fits = [&](const std::map<std::string, int32_t>& kept) {
+      Capacity::Vacancy vacancy(cluster.capacity);
+      for (const RoomHolder& holder : cluster.holders)
+        for (const RoomHolder::Place& place : holder.staying)
+          if (place.rank >= kept.at(holder.job)) vacancy.Remove(place.pod);
+      return cluster.capacity.RoomFor(shape, pods) >= pods;
+    };
+    const bool fits_now = fits(keeps);
+    auto least = keeps;
+    auto none = keeps;
+    for (const RoomHolder& holder : cluster.holders) {
+      if (holder.priority < kPriority) {
+        least[holder.job] = holder.least;
+        none[holder.job] = 0;
+      }
+    }
+    if (fits_now || !fits(none)) {
+      EXPECT_EQ(plan.victims, Victims{}) << "seed " << seed;
+      without += 1;
+      continue;
+    }
+    auto after = keeps;
+    bool whole = false;
+    for (const Victim& victim : plan.victims) {
+      after[victim.job] = victim.workers;
+      whole = whole || victim.workers == 0;
+      const auto holder = std::find_if(cluster.holders.begin(), cluster.holders.end(),
+                                       [&](const RoomHolder& h) { return h.job == victim.job; });
+      EXPECT_LT(holder->priority, kPriority) << "seed " << seed;
+      EXPECT_TRUE(victim.workers == 0 || victim.workers >= holder->least) << "seed " << seed;
+    }
+    EXPECT_TRUE(fits(after)) << "seed " << seed;
+    EXPECT_EQ(whole, !fits(least)) << "seed " << seed << ": whole jobs stop only if shrinking is not enough";
+    for (const Victim& victim : plan.victims) {
+      auto spared = after;
+      const auto holder = std::find_if(cluster.holders.begin(), cluster.holders.end(),
+                                       [&](const RoomHolder& h) { return h.job == victim.job; });
+      spared[victim.job] = victim.workers == 0 ? holder->least : victim.workers + 1;
+      EXPECT_TRUE(!fits(spared) || spared == after) << "seed " << seed << ": " << victim.job;
+    }
+    (whole ? with_whole : with_shrunk) += 1;
+  }
+  EXPECT_GT(with_shrunk, 100);
+  EXPECT_GT(with_whole, 100);
+  EXPECT_GT(without, 100);
+}
+
+TEST(Preemption, TheClaimPrefersRoomThatBecomesFreeSoon) {
+  Stage cluster(3);
+  cluster.Runs("a", 0, 1, 1, {0});
+  cluster.Runs("b", 0, 1, 1, {1});
+  cluster.Runs("c", 0, 1, 1, {2});
+  RoomQueue queue;
+  queue.Set("head", {ShapeOf(8), 1, {}, {}}, cluster.capacity);
+  cluster.capacity.SetLeaving({"c-0"});
+  queue.Refresh(cluster.capacity);
+  cluster.capacity.RemovePod("c-0");
+  EXPECT_EQ(cluster.capacity.RoomFor(ShapeOf(1), 8), 0) << "n2 was claimed before its pod ended";
+  cluster.capacity.RemovePod("a-0");
+  EXPECT_EQ(cluster.capacity.RoomFor(ShapeOf(1), 100), 8) << "n0 is not claimed any more";
+}
+
+// ---- the holder
+
+TEST(Preemption, AHolderKnowsWhichPodsLeave) {
+  Observed o = RunningWorld(4);
+  o.job.min = 2;
+  o.pods[3].delete_by = kT0 + seconds(5);
+  RoomHolder holder = HolderOf("ml/job", "ml/", o.job, o.status.ledger, o.pods);
+  EXPECT_EQ(holder.workers, 4);
+  EXPECT_EQ(holder.least, 2);
+  EXPECT_EQ(holder.staying.size(), 3u);
+  EXPECT_EQ(holder.leaving, (std::vector<std::string>{"ml/job-1-3"}));
+  o.status.ledger.preemption = Preemption{"ml/big", "uid-big", 9, 2};
+  o.job.allowed = AllowedWorkers(o.status.ledger);
+  holder = HolderOf("ml/job", "ml/", o.job, o.status.ledger, o.pods);
+  EXPECT_EQ(holder.workers, 2);
+  EXPECT_EQ(holder.wanted, 4);
+  EXPECT_EQ(holder.leaving, (std::vector<std::string>{"ml/job-1-2", "ml/job-1-3"}));
+  o.status.ledger.stop_since = kT0;
+  EXPECT_EQ(HolderOf("ml/job", "ml/", o.job, o.status.ledger, o.pods).leaving.size(), 4u);
+  Observed other = RunningWorld(4, false);
+  EXPECT_EQ(HolderOf("ml/job", "ml/", other.job, other.status.ledger, other.pods).least, 4)
+      << "its framework restarts to change its size";
+}
+
+// ---- the victim's decisions
+
+const Preemption kAsk = {"ml/big", "uid-big", 9, 2};
+
+Observed AsWritten(Observed o, const Decision& decision) {
+  o.status = StatusOf(decision)->status;
+  o.job.allowed = AllowedWorkers(o.status.ledger);
+  return o;
+}
+
+TEST(Preemption, AVictimShrinksAndGrowsAgain) {
+  Observed o = RunningWorld(4);
+  o.preempt = kAsk;
+  o.preemptor_waits = true;
+  Decision decision = Decide(o, kT0 + seconds(1));
+  ASSERT_NE(StatusOf(decision), nullptr) << "it is written first";
+  EXPECT_EQ(StatusOf(decision)->status.ledger.preemption, kAsk);
+  ASSERT_EQ(decision.events.size(), 1u);
+  EXPECT_EQ(decision.events[0].reason, "Preempted");
+  EXPECT_EQ(decision.events[0].message, "ml/big (priority 9) needs room: from 4 to 2 workers");
+  const Condition& condition = StatusOf(decision)->status.display.Of(ConditionType::kPreempted);
+  EXPECT_EQ(condition.truth, Truth::kTrue);
+  EXPECT_EQ(condition.reason, Reason::kPreemptedToFewer);
+  EXPECT_EQ(condition.message, "ml/big (priority 9) needs room: 2 of 4 workers stay");
+
+  o = AsWritten(o, decision);
+  decision = Decide(o, kT0 + seconds(2));
+  int deleted = 0;
+  for (const Action& action : decision.actions) {
+    if (const auto* order = std::get_if<SetGang>(&action)) {
+      EXPECT_EQ(order->target, 2);
+    }
+    if (const auto* remove = std::get_if<DeletePod>(&action)) {
+      EXPECT_EQ(remove->grace, o.job.grace) << "politely";
+      deleted += 1;
+    }
+  }
+  EXPECT_EQ(deleted, 2) << ToString(decision);
+
+  o.preemptor_waits = false;
+  o.preempt.reset();
+  decision = Decide(o, kT0 + seconds(3));
+  ASSERT_NE(StatusOf(decision), nullptr);
+  EXPECT_FALSE(StatusOf(decision)->status.ledger.preemption);
+  EXPECT_EQ(decision.events[0].reason, "PreemptionEnded");
+  EXPECT_EQ(AsWritten(o, decision).job.Target(), 4);
+}
+
+TEST(Preemption, AWholeVictimStopsWithACheckpointAndWaitsInTheQueue) {
+  Observed o = RunningWorld(2);
+  o.preempt = kAsk;
+  o.preempt->workers = 0;
+  o.preemptor_waits = true;
+  Decision decision = Decide(o, kT0 + seconds(1));
+  ASSERT_NE(StatusOf(decision), nullptr);
+  EXPECT_EQ(StatusOf(decision)->status.ledger.stop_since, kT0 + seconds(1));
+  EXPECT_EQ(StatusOf(decision)->status.display.Of(ConditionType::kPreempted).reason, Reason::kPreemptedWhole);
+  o = AsWritten(o, decision);
+  decision = Decide(o, kT0 + seconds(2));
+  const auto* order = decision.actions.empty() ? nullptr : std::get_if<SetGang>(&decision.actions.front());
+  ASSERT_NE(order, nullptr) << "the coordinator is asked for a checkpoint: " << ToString(decision);
+  EXPECT_TRUE(order->stop);
+  o.order = *order;
+  o.report->phase = rendezvous::GangPhase::kStopped;
+  o.pods.clear();
+  o = AsWritten(o, Decide(o, kT0 + seconds(3)));
+  EXPECT_TRUE(o.status.ledger.suspended);
+  // It resumes by itself, even while the other job still waits: in its place of the queue.
+  o = AsWritten(o, Decide(o, kT0 + seconds(4)));
+  EXPECT_FALSE(o.status.ledger.suspended);
+  EXPECT_EQ(o.status.ledger.attempt, 2);
+  EXPECT_EQ(o.status.display.Of(ConditionType::kPreempted).truth, Truth::kTrue);
+  for (int32_t rank = 0; rank < 2; ++rank) o.pods.push_back(MakePod(2, rank));
+  o.prepared = PrepareGang{2, 2, 1};
+  o.order = SetGang{2, 1, 8, 2, false};
+  o.preempt.reset();
+  o = AsWritten(o, Decide(o, kT0 + seconds(9)));
+  EXPECT_FALSE(o.status.ledger.preemption) << "it has its nodes again";
+}
+
+TEST(Preemption, AJobThatItsUserSuspendsWaitsForItsUser) {
+  Observed o = RunningWorld(2);
+  o.preempt = kAsk;
+  o.preempt->workers = 0;
+  o.job.suspend = true;
+  Decision decision = Decide(o, kT0 + seconds(1));
+  EXPECT_EQ(decision.reason, "stop decided");
+  EXPECT_FALSE(StatusOf(decision)->status.ledger.preemption);
+}
+
+TEST(Preemption, TheHeadSaysWhoMakesRoom) {
+  Observed o = NewWorld(2);
+  o.provider = GangProvider::kGate;
+  o.status.ledger.attempt = 1;
+  o.status.ledger.attempt_since = kT0;
+  o.status.ledger.gang_size = 2;
+  o.prepared = PrepareGang{1, 2, 1};
+  o.order = SetGang{1, 1, 8, 2, false};
+  o.fit.room = 0;
+  o.fit.missing = "needs 8 x nvidia.com/gpu on 2 nodes; 0 nodes have room";
+  o.fit.preempts = "ml/small (4 to 2 workers)";
+  const Decision decision = Decide(o, kT0 + seconds(1));
+  ASSERT_NE(StatusOf(decision), nullptr) << ToString(decision);
+  const Condition& scheduled = StatusOf(decision)->status.display.Of(ConditionType::kScheduled);
+  EXPECT_EQ(scheduled.reason, Reason::kPreempting);
+  EXPECT_EQ(scheduled.message, o.fit.missing + "; preempts ml/small (4 to 2 workers)");
+  ASSERT_FALSE(decision.events.empty());
+  EXPECT_EQ(decision.events.back().reason, "Preempting");
+}
+
+}  // namespace
+}  // namespace ringmaster::core
