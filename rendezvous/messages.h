@@ -296,7 +296,7 @@ struct ProgramState {
   int32_t world = 0;          // ranks of that incarnation
   std::string address = {};   // where other ranks reach the next program: host:port
   int32_t exit_code = 0;      // of kEnded; 128 + signal when a signal ended it
-  std::string evidence = {};  // of kEnded: exit | hang | start
+  std::string evidence = {};  // of kEnded: exit | hang | start | launcher (of MPI; its ranks: exit)
   std::string message = {};   // of kEnded, for people: the last line of its output
   int64_t ended_us = 0;       // of kEnded: how long ago, when this was sent
   int32_t life = 0;           // how often this rank was started again in that incarnation

@@ -43,6 +43,8 @@ bool NamesALostPeer(const std::string& message) {
 }
 
 Suspicion SuspicionOf(const ProgramState& state) {
+  // It ends because a rank or a daemon does, which that one's agent knows better.
+  if (state.evidence == "launcher") return Suspicion::kConsequence;
   switch (state.exit_code) {
     case 128 + 4:   // SIGILL
     case 128 + 7:   // SIGBUS
@@ -224,7 +226,7 @@ bool ProgramCoordinator::CheckRunning(Time now) {
     // The reports of the other agents may be on their way.
     if (ranks_due_ == kNever) ranks_due_ = now + programs_.rank_grace;
     if (now < ranks_due_) return false;
-    FailCurrent({members_.front().pod, "exit", 0, "the launcher ended with exit code 0, but " + missing},
+    FailCurrent({members_.front().pod, "launcher", 0, "the launcher ended with exit code 0, but " + missing},
                 true, now);
     return true;
   }

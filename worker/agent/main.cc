@@ -12,6 +12,7 @@
 //
 //   ringmaster-agent ranks [-- COMMAND ARGS...]  the program of a pod (mpi_pod.h)
 //   ringmaster-agent rsh HOST COMMAND...         in place of ssh; also by the name ringmaster-rsh (mpi_rsh.h)
+//   mpirun, mpiexec, ...                         by these names: in place of Hydra's launcher (mpi_hydra.h)
 //   ringmaster-agent rank PROGRAM ARGS...        one rank (mpi_rank.h)
 #include <malloc.h>
 #include <signal.h>
@@ -31,6 +32,7 @@
 #include "base/log.h"
 #include "worker/agent/agent.h"
 #include "worker/agent/install.h"
+#include "worker/agent/mpi_hydra.h"
 #include "worker/agent/mpi_pod.h"
 #include "worker/agent/mpi_rank.h"
 #include "worker/agent/mpi_rsh.h"
@@ -129,6 +131,7 @@ std::optional<int> RunForMpi(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   const std::string called(argc > 0 ? argv[0] : "");
   if (called.substr(called.rfind('/') + 1) == "ringmaster-rsh") return agent::RunRsh(words);
+  if (agent::IsHydraName(called)) return agent::RunHydra({argv, argv + argc});
   if (words.size() >= 2 && words[0] == "rsh") return agent::RunRsh({words.begin() + 1, words.end()});
   if (words.size() >= 2 && words[0] == "rank") return agent::RunRank({words.begin() + 1, words.end()});
   if (words.empty() || words[0] != "ranks") return std::nullopt;

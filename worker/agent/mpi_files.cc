@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "worker/agent/mpi_hydra.h"
 #include "worker/agent/program_environment.h"
 
 namespace ringmaster::agent {
@@ -37,6 +38,14 @@ Status WriteMpiFiles(const std::string& folder, const rendezvous::StartProgram& 
   const std::string link = folder + kMpiRsh;
   ::unlink(link.c_str());
   if (::symlink(agent.c_str(), link.c_str()) != 0) return ErrnoError("create " + link, errno);
+  if (implementation == "openmpi") return Ok();
+  const std::string bin = folder + kMpiBin;
+  RM_TRY(MakeFolder(bin));
+  for (const std::string_view name : kHydraNames) {
+    const std::string own = fmt::format("{}/{}", bin, name);
+    ::unlink(own.c_str());
+    if (::symlink(agent.c_str(), own.c_str()) != 0) return ErrnoError("create " + own, errno);
+  }
   return Ok();
 }
 
@@ -63,9 +72,27 @@ Result<MpiPeer> FindMpiPeer(const std::vector<MpiPeer>& peers, const std::string
                fmt::format("host {} is not a worker of this job, which has: {}", pod, names)};
 }
 
+std::string LauncherWords(const std::deque<std::string>& tail) {
+  constexpr size_t kMaxWords = 500;
+  const auto has_text = [](const std::string& line) {
+    return line.find_first_not_of(" \t\r-") != std::string::npos;
+  };
+  const auto is_frame = [&](const std::string& line) { return line.size() > 40 && !has_text(line); };
+  auto last = tail.rbegin();
+  while (last != tail.rend() && !has_text(*last) && !is_frame(*last)) ++last;
+  if (last == tail.rend()) return "";
+  if (!is_frame(*last)) return *last;
+  std::string words;
+  const auto first = std::find_if(last + 1, tail.rend(), is_frame);
+  for (auto line = first.base(); line != last.base() - 1; ++line) {
+    if (has_text(*line)) words += (words.empty() ? "" : " ") + *line;
+  }
+  return words.substr(0, kMaxWords);
+}
+
 std::vector<std::string> MpiVariables(const std::string& implementation, const std::string& folder,
-                                      const std::string& agent, bool loopback,
-                                      bool (*is_set)(const char* name)) {
+                                      const std::string& agent, int32_t slots, bool loopback,
+                                      const std::string& path, bool (*is_set)(const char* name)) {
   std::vector<std::string> list = {std::string(kMpiFolderVariable) + "=" + folder};
   const auto add = [&](const char* name, const std::string& value) {
     list.push_back(fmt::format("{}={}", name, value));
@@ -102,6 +129,19 @@ std::vector<std::string> MpiVariables(const std::string& implementation, const s
                                "PRTE_MCA_prte_if_include", "PMIX_MCA_ptl_tcp_if_include"})
         add_default(name, "lo");
     }
+  }
+  if (implementation != "openmpi") add("PATH", folder + kMpiBin + ":" + path);
+  if (implementation == "mpich") {
+    add("HYDRA_HOST_FILE", hosts);
+    add("HYDRA_LAUNCHER", "ssh");
+    add("HYDRA_LAUNCHER_EXEC", rsh);
+  }
+  if (implementation == "intel") {
+    add("I_MPI_HYDRA_HOST_FILE", hosts);
+    add("I_MPI_HYDRA_BOOTSTRAP", "ssh");
+    add("I_MPI_HYDRA_BOOTSTRAP_EXEC", rsh);
+    add_default("I_MPI_PERHOST", std::to_string(slots));
+    add_default("I_MPI_PIN", "0");  // as for Open MPI
   }
   // Each pod keeps its own session folders.
   if (loopback) add("TMPDIR", folder);

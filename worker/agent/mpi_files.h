@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ inline constexpr const char* kMpiHosts = "/hosts";  // the hosts of mpirun, by r
 inline constexpr const char* kMpiRanks = "/ranks";  // socket of the pod's program, for its ranks (mpi_rank.h)
 inline constexpr const char* kMpiCounts = "/counts";  // socket of the agent: ranks that succeeded (mpi_pod.h)
 inline constexpr const char* kMpiFailed = "!";  // begins the message that a rank or the launcher has failed
+inline constexpr const char* kMpiBin = "/bin";  // folder with links by the names of Hydra (mpi_hydra.h)
 inline constexpr const char* kMpiRsh = "/ringmaster-rsh";  // link to the agent's program
 
 // Where a pod's program (mpi_pod.h) takes commands, and the key without which it takes none. Only this user
@@ -47,10 +49,14 @@ Result<MpiPeer> FindMpiPeer(const std::vector<MpiPeer>& peers, const std::string
 std::string MpiHosts(const std::vector<rendezvous::Member>& members, const std::string& implementation,
                      int32_t slots);
 
+// Returns what a launcher that failed has said, from the newest lines of its output: the paragraph that Open
+// MPI frames with dashes, or else the last line that is not empty.
+std::string LauncherWords(const std::deque<std::string>& tail);
+
 // Returns "NAME=value". Those that only choose a default are left out when the environment has them
-// (`is_set`): they are the user's. `loopback`: all pods are on this machine.
+// (`is_set`): they are the user's. `loopback`: all pods are on this machine. `path`: PATH of the pod.
 std::vector<std::string> MpiVariables(const std::string& implementation, const std::string& folder,
-                                      const std::string& agent, bool loopback,
-                                      bool (*is_set)(const char* name));
+                                      const std::string& agent, int32_t slots, bool loopback,
+                                      const std::string& path, bool (*is_set)(const char* name));
 
 }  // namespace ringmaster::agent

@@ -30,6 +30,7 @@
 #include "base/log.h"
 #include "base/pipe.h"
 #include "worker/agent/find_program.h"
+#include "worker/agent/mpi_hydra.h"
 #include "worker/agent/termination.h"
 
 namespace ringmaster::agent {
@@ -291,7 +292,11 @@ Status MpiPod::Open() {
 }
 
 Status MpiPod::StartLauncher() {
-  RM_ASSIGN(const std::string path, FindProgram(command_.at(0)));
+  std::string name = command_.at(0);
+  // A path to Hydra, which does not lead through PATH.
+  const std::string link = folder_ + kMpiBin + name.substr(std::min(name.rfind('/'), name.size()));
+  if (IsHydraName(name) && ::access(link.c_str(), X_OK) == 0) name = link;
+  RM_ASSIGN(const std::string path, FindProgram(name));
   RM_ASSIGN(launcher_, StartChild(path, command_, {}, false));
   return Ok();
 }

@@ -13,15 +13,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <optional>
 #include <string_view>
 
 #include "base/fd.h"
+#include "base/file.h"
 #include "base/pipe.h"
 #include "worker/agent/find_program.h"
 #include "worker/agent/mpi_files.h"
@@ -126,9 +129,29 @@ bool CopyErrors(int from, LastLine& last) {
   ::_exit(128 + signal);
 }
 
+// Adds what the environment of the daemon has and the rank's has not: Hydra gives ranks the environment of
+// the launcher's pod. What belongs to the pod itself overrides that.
+void MergePodEnvironment() {
+  constexpr std::string_view kOfPod[] = {
+      "RINGMASTER_", "HOSTNAME=", "TMPDIR=", "CUDA_VISIBLE_DEVICES=", "NVIDIA_VISIBLE_DEVICES="};
+  const Result<std::string> all = ReadFile(fmt::format("/proc/{}/environ", ::getppid()));
+  if (!all.ok()) return;
+  for (size_t begin = 0; begin < all->size();) {
+    const size_t end = std::min(all->find('\0', begin), all->size());
+    const std::string variable = all->substr(begin, end - begin);
+    begin = end + 1;
+    const size_t equals = variable.find('=');
+    if (equals == std::string::npos) continue;
+    const bool of_pod = std::any_of(std::begin(kOfPod), std::end(kOfPod),
+                                    [&](std::string_view start) { return variable.starts_with(start); });
+    ::setenv(variable.substr(0, equals).c_str(), variable.c_str() + equals + 1, of_pod ? 1 : 0);
+  }
+}
+
 }  // namespace
 
 int RunRank(std::vector<std::string> command) {
+  MergePodEnvironment();
   const auto rank = Number("OMPI_COMM_WORLD_RANK") ? Number("OMPI_COMM_WORLD_RANK") : Number("PMI_RANK");
   const auto size = Number("OMPI_COMM_WORLD_SIZE") ? Number("OMPI_COMM_WORLD_SIZE") : Number("PMI_SIZE");
   Fd socket = rank && size ? ConnectToPod() : Fd();

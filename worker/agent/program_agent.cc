@@ -411,7 +411,8 @@ void ProgramAgent::OnEnded(int exit_code) {
       exit_code != 0 && now - last_words_at_ < kDyingLimit ? now - last_words_at_ : Duration{0};
   if (exit_code != 0 && !mpi_failure_.empty())
     return Feed(program::Ended{exit_code, "exit", mpi_failure_, now - mpi_failed_at_});
-  Feed(program::Ended{exit_code, "exit", exit_code == 0 ? "" : LastWords(), ago});
+  const bool launcher = mpi() && core_.state().rank == 0;
+  Feed(program::Ended{exit_code, launcher ? "launcher" : "exit", exit_code == 0 ? "" : LastWords(), ago});
 }
 
 // ---- MPI
@@ -433,8 +434,10 @@ Result<std::vector<std::string>> ProgramAgent::PrepareMpi(const program::Start& 
   mpi_socket_->Read([](std::string_view) {});  // of the last incarnation
   RM_TRY(WriteMpiFiles(folder_->path(), start.order, config_.mpi, config_.mpi_slots, self));
   const bool loopback = config_.address.starts_with("127.") || config_.address == "::1";
+  const char* const path = std::getenv("PATH");
   const auto is_set = [](const char* name) { return std::getenv(name) != nullptr; };
-  for (std::string& variable : MpiVariables(config_.mpi, folder_->path(), self, loopback, is_set))
+  for (std::string& variable : MpiVariables(config_.mpi, folder_->path(), self, config_.mpi_slots, loopback,
+                                            path == nullptr ? "/usr/local/bin:/usr/bin:/bin" : path, is_set))
     variables->push_back(std::move(variable));
   std::vector<std::string> command = {self, "ranks"};
   if (start.rank > 0) return command;
@@ -498,6 +501,7 @@ std::string ProgramAgent::TailText() const {
 
 // The last line that is not empty: of a Python program, the exception.
 std::string ProgramAgent::LastWords() const {
+  if (mpi()) return LauncherWords(err_.tail());
   for (auto line = err_.tail().rbegin(); line != err_.tail().rend(); ++line) {
     if (line->find_first_not_of(" \t\r") != std::string::npos) return *line;
   }

@@ -13,6 +13,7 @@
 #include "tests/temp_folder.h"
 #include "worker/agent/mpi_channel.h"
 #include "worker/agent/mpi_files.h"
+#include "worker/agent/mpi_hydra.h"
 #include "worker/agent/mpi_rsh.h"
 
 namespace ringmaster::agent {
@@ -51,11 +52,14 @@ TEST(MpiFiles, TheUsersDefaultsStay) {
   };
   const auto none = [](const char*) { return false; };
   const auto all = [](const char*) { return true; };
-  EXPECT_TRUE(has(MpiVariables("openmpi", "/f", "/agent", true, none), "OMPI_MCA_btl_tcp_if_include=lo"));
-  EXPECT_FALSE(has(MpiVariables("openmpi", "/f", "/agent", false, none), "OMPI_MCA_btl_tcp_if_include="));
-  EXPECT_FALSE(has(MpiVariables("openmpi", "/f", "/agent", true, all), "OMPI_MCA_btl_tcp_if_include="));
   EXPECT_TRUE(
-      has(MpiVariables("openmpi", "/f", "/agent", true, all), "OMPI_MCA_plm_rsh_agent=/f/ringmaster-rsh"));
+      has(MpiVariables("openmpi", "/f", "/agent", 1, true, "/bin", none), "OMPI_MCA_btl_tcp_if_include=lo"));
+  EXPECT_FALSE(
+      has(MpiVariables("openmpi", "/f", "/agent", 1, false, "/bin", none), "OMPI_MCA_btl_tcp_if_include="));
+  EXPECT_FALSE(
+      has(MpiVariables("openmpi", "/f", "/agent", 1, true, "/bin", all), "OMPI_MCA_btl_tcp_if_include="));
+  EXPECT_TRUE(has(MpiVariables("openmpi", "/f", "/agent", 1, true, "/bin", all),
+                  "OMPI_MCA_plm_rsh_agent=/f/ringmaster-rsh"));
 }
 
 TEST(Rsh, TakesTheArgumentsOfSsh) {
@@ -70,6 +74,34 @@ TEST(Rsh, TakesTheArgumentsOfSsh) {
   EXPECT_EQ(parse({"host"}), "refused");
   EXPECT_EQ(parse({"-l"}), "refused");
   EXPECT_EQ(parse({}), "refused");
+}
+
+TEST(Hydra, ItsRanksStartUnderTheWrapper) {
+  const auto wrap = [](std::vector<std::string> arguments) {
+    std::string text;
+    const auto is_program = [](const std::string& word) { return word == "./a"; };
+    for (const std::string& word : WrapHydraRanks(arguments, "/agent", is_program)) text += word + " ";
+    return text;
+  };
+  EXPECT_EQ(wrap({"./a", "-n", "x"}), "/agent rank ./a -n x ");
+  EXPECT_EQ(wrap({"-n", "2", "-genv", "A", "b", "-l", "python", "t.py"}),
+            "-n 2 -genv A b -l /agent rank python t.py ");
+  EXPECT_EQ(wrap({"-np=2", "--ppn", "1", "./a", ":", "-n", "1", "./b", "c"}),
+            "-np=2 --ppn 1 /agent rank ./a : -n 1 /agent rank ./b c ");
+  EXPECT_EQ(wrap({"-new-flag", "./a"}), "-new-flag /agent rank ./a ");
+  EXPECT_EQ(wrap({"-new-option", "value", "./a"}), "-new-option value /agent rank ./a ");
+  EXPECT_EQ(wrap({"/agent", "rank", "./a"}), "/agent rank ./a ") << "by a script that calls another launcher";
+  EXPECT_EQ(wrap({"-n"}), "-n ");
+  EXPECT_EQ(wrap({}), "");
+}
+
+TEST(LauncherWords, AreTheParagraphThatOpenMpiFrames) {
+  const std::string frame(74, '-');
+  EXPECT_EQ(LauncherWords({frame, "mpirun was unable to find the file", "", "Executable: a", frame}),
+            "mpirun was unable to find the file Executable: a");
+  EXPECT_EQ(LauncherWords({"out of memory", ""}), "out of memory");
+  EXPECT_EQ(LauncherWords({frame}), "");
+  EXPECT_EQ(LauncherWords({}), "");
 }
 
 struct Ends {

@@ -202,6 +202,19 @@ TEST_F(LauncherTest, AFailedRankIsTheCauseThoughTheLauncherEndsWithZero) {
   EXPECT_EQ(report().incident->root.pod, "pod-1");
 }
 
+TEST_F(LauncherTest, ALauncherThatEndsFirstIsAConsequence) {
+  Make(2, 2, 2);
+  Form({0, 1});
+  state_[0].evidence = "launcher";
+  state_[0].phase = ProgramPhase::kEnded;
+  state_[0].exit_code = 132;  // of Open MPI, and of a crash in machine code
+  Report(0);
+  End(1, 1, "rank 1 of 2 ended with exit code 1");
+  Pass(seconds(1));
+  ASSERT_TRUE(report().incident.has_value());
+  EXPECT_EQ(report().incident->root.pod, "pod-1");
+}
+
 TEST_F(LauncherTest, AllRanksInOneWorkerAreNotWhatTheJobAsksFor) {
   Make(2, 2, 2);
   Form({0, 1});
