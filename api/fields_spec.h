@@ -55,7 +55,9 @@ struct Table<Workers> {
       F("max", &Workers::max, {.min = 1, .max = 4096, .change = Change::kAnytime},
         "Maximum number of workers to which the job may be scaled. Default: `replicas`."),
       F("slots", &Workers::slots, {.min = 1, .max = 999, .max_length = 8, .form = Form::kSlots},
-        "Ranks per worker. Each rank is a separate trainer, with one GPU if the worker has GPUs. A number, "
+        "Ranks per worker. Each rank is a separate trainer, with one GPU if the worker has GPUs; with "
+        "framework "
+        "mpi, the slots of the worker in the hosts of mpirun. A number, "
         "or `gpu` "
         "for the number of GPUs in the limits of the training container."),
       F("template", &Workers::template_, {.known_fields = PodTemplateFields},
@@ -103,7 +105,11 @@ struct Table<Launch> {
         {.max_length = 253, .max_items = 32, .unique = true, .form = Form::kModule},
         "Python modules that a spare process imports in each pod, for each rank. It becomes the rank after "
         "a failure, which saves the time of the imports and costs the memory. The command must be python "
-        "with a script or a module. Kind ranks only."));
+        "with a script or a module. Kind ranks only."),
+      F("mpi", &Launch::mpi, {.max_length = 16, .values = "openmpi|mpich|intel"},
+        "Implementation of MPI in the image. openmpi: 4 and 5. mpich: MPICH and others with its launcher "
+        "Hydra. intel: Intel MPI. Required for framework mpi, and only there: the agents set what its "
+        "mpirun and mpiexec read to start `workers.slots` ranks in every worker, without SSH."));
 };
 
 template <>
@@ -256,11 +262,12 @@ struct Table<Lifecycle> {
         {.min = 0, .max = 10LL * kYearSeconds}, "The operator deletes the finished job after this time."),
       F("cleanPods", &Lifecycle::cleanPods, {.max_length = 16, .values = "None|Running|All"},
         "Which pods of a finished job the operator deletes."),
-      F("success", &Lifecycle::success, {.max_length = 16, .values = "AllWorkers|Rank0|Chief"},
+      F("success", &Lifecycle::success, {.max_length = 16, .values = "AllWorkers|Rank0|Chief|Launcher"},
         "Which programs must end with exit code 0 for the job to succeed. AllWorkers: every rank, and every "
         "role that completes. Rank0: the first worker. Chief: the role chief. The other programs are then "
-        "stopped, and their exit codes do not count. Default: Chief in a job with a chief, otherwise "
-        "AllWorkers."));
+        "stopped, and their exit codes do not count. Launcher: the command of framework mpi, and each rank "
+        "that it has started in the workers. Default: Chief in a job with a chief, Launcher for framework "
+        "mpi, otherwise AllWorkers."));
 };
 
 template <>
@@ -269,10 +276,11 @@ struct Table<Spec> {
       F("framework", &Spec::framework,
         {.required = true,
          .max_length = 16,
-         .values = "native|pytorch|tensorflow|deepspeed|jax|custom",
+         .values = "native|pytorch|tensorflow|deepspeed|jax|mpi|custom",
          .change = Change::kNever},
         "Framework whose training loop runs. native: the built-in engine, configured by `training`. The "
-        "others require `workers.template`. custom: any other program; its ranks get RINGMASTER_RANK and "
+        "others require `workers.template`. mpi: the command runs in the first worker and starts the ranks "
+        "in all workers with mpirun or mpiexec. custom: any other program; its ranks get RINGMASTER_RANK and "
         "RINGMASTER_WORLD_SIZE, and the variables of no framework."),
       F("suspend", &Spec::suspend, {.change = Change::kAnytime},
         "true: write a checkpoint and stop the workers. false: run, and resume from the checkpoint."),

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "api/slots.h"
+
 namespace ringmaster::api {
 namespace {
 
@@ -25,6 +27,10 @@ bool RunsTrainers(const Spec& spec) { return IsNative(spec) || UsesLibrary(spec)
 bool RunsCommand(const Spec& spec) { return RunsPrograms(spec) || UsesLibrary(spec); }
 
 bool RestartsInPlace(const Spec& spec) { return RunsTrainers(spec) || RunsPrograms(spec); }
+
+bool LaunchesMpi(const Spec& spec) { return spec.framework == "mpi" && RunsPrograms(spec); }
+
+int32_t ProgramsPerWorker(const Spec& spec) { return LaunchesMpi(spec) ? 1 : SlotsOf(spec.workers); }
 
 int32_t GraceSeconds(const Spec& spec) {
   const int32_t grace = spec.checkpoint.gracePeriodSeconds;
@@ -65,7 +71,10 @@ bool CompletesOf(const Role& role) {
 }
 
 std::string SuccessOf(const Spec& spec) {
-  return spec.lifecycle.success.value_or(FindRole(spec, kChief) != nullptr ? "Chief" : "AllWorkers");
+  const char* usual = FindRole(spec, kChief) != nullptr ? "Chief"
+                      : LaunchesMpi(spec)               ? "Launcher"
+                                                        : "AllWorkers";
+  return spec.lifecycle.success.value_or(usual);
 }
 
 const Json& TemplateOf(const Spec& spec, std::string_view role, int32_t index) {

@@ -30,6 +30,13 @@ bool RunsCommand(const Spec& spec);
 // lost pod is created again. Otherwise a failure replaces all pods.
 bool RestartsInPlace(const Spec& spec);
 
+// Whether one program launches the ranks of MPI in all workers: framework mpi with an agent in each pod.
+bool LaunchesMpi(const Spec& spec);
+
+// Returns how many programs the agents of a worker's pod start: `workers.slots`, but one with LaunchesMpi.
+// REQUIRES: the job is valid.
+int32_t ProgramsPerWorker(const Spec& spec);
+
 // Returns the time that a pod has from SIGTERM to SIGKILL: `checkpoint.gracePeriodSeconds`, or more when its
 // agent gives the ranks more time to stop.
 int32_t GraceSeconds(const Spec& spec);
@@ -64,7 +71,8 @@ std::string WorkersRestart(const Spec& spec);
 // `completes`, or its default: false for ps and evaluator, which run until the job ends.
 bool CompletesOf(const Role& role);
 
-// `lifecycle.success`, or its default: Chief in a job with a chief, otherwise AllWorkers.
+// `lifecycle.success`, or its default: Chief in a job with a chief, Launcher for framework mpi, otherwise
+// AllWorkers.
 std::string SuccessOf(const Spec& spec);
 
 // Returns the template of the pods of a role, or of the worker `index` when `role` is empty.

@@ -110,6 +110,7 @@ class Rulebook {
       Add("spec.workers.template", fmt::format("required when spec.framework is {}", spec_.framework));
     }
     Launch(native);
+    Mpi();
     Roles();
     const auto& workers = spec_.workers;
     const bool one_process = (spec_.framework == "tensorflow" || spec_.framework == "jax") && !library_;
@@ -131,7 +132,8 @@ class Rulebook {
           fmt::format("must be ranks when spec.framework is native (got \"{}\"): its agents start the ranks",
                       kind));
     }
-    if (library_ && (spec_.framework == "tensorflow" || spec_.framework == "deepspeed")) {
+    const std::string& framework = spec_.framework;
+    if (library_ && (framework == "tensorflow" || framework == "deepspeed" || framework == "mpi")) {
       Add("spec.launch.kind",
           fmt::format("must not be library when spec.framework is {}, whose processes communicate without "
                       "the library; use pytorch, jax or custom",
@@ -165,6 +167,45 @@ class Rulebook {
             "the container that trains must have a command when spec.launch.kind is {}: the agent starts it, "
             "and the ENTRYPOINT of an image is unknown; set command, or set spec.launch.kind to none",
             kind));
+  }
+
+  void Mpi() {
+    const bool mpi = spec_.framework == "mpi";
+    if (!Clean({"spec.launch"})) return;
+    if (mpi && !spec_.launch.mpi) {
+      Add("spec.launch.mpi",
+          "required when spec.framework is mpi: openmpi, mpich or intel, as installed in the image");
+    }
+    if (!mpi && spec_.launch.mpi) {
+      Add("spec.launch.mpi",
+          fmt::format("allowed only when spec.framework is mpi (got \"{}\")", spec_.framework));
+    }
+    const bool launcher = spec_.lifecycle.success.value_or("") == "Launcher";
+    if (Clean({"spec.lifecycle.success"}) && mpi && !launcher && spec_.lifecycle.success && !library_) {
+      Add("spec.lifecycle.success",
+          fmt::format("must be Launcher when spec.framework is mpi (got \"{}\"): the other workers run no "
+                      "command of their own; remove it",
+                      *spec_.lifecycle.success));
+    }
+    if (Clean({"spec.lifecycle.success"}) && !mpi && launcher && spec_.framework != "native" && !library_) {
+      Add("spec.lifecycle.success",
+          fmt::format("must not be Launcher when spec.framework is {}, which has no launcher; use Rank0",
+                      spec_.framework));
+    }
+    if (!mpi) return;
+    if (spec_.launch.kind == "none") {
+      Add("spec.launch.kind",
+          "must be ranks when spec.framework is mpi: mpirun reaches the other workers through their agents");
+    }
+    if (!spec_.launch.preload.empty() && spec_.launch.kind == "ranks") {
+      Add("spec.launch.preload",
+          "must be empty when spec.framework is mpi: the launcher starts the ranks; remove it");
+    }
+    if ((spec_.workers.min || spec_.workers.max) && Clean({"spec.workers"})) {
+      Add("spec.workers",
+          "min and max do not apply when spec.framework is mpi: MPI_COMM_WORLD has a fixed size; remove "
+          "them, and change replicas instead");
+    }
   }
 
   // The agent checks the rest of the command, which `args` may continue.

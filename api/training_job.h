@@ -53,6 +53,7 @@ struct Launch {
   std::string kind = "ranks";        // ranks | library | none
   int32_t silenceSeconds = 1800;     // without output and CPU time; 0: off
   std::vector<std::string> preload;  // Python modules
+  std::optional<std::string> mpi;    // openmpi | mpich | intel; framework mpi, and only there
   bool operator==(const Launch&) const = default;
 };
 
@@ -201,7 +202,7 @@ struct Lifecycle {
   int64_t activeDeadlineSeconds = 0;  // 0: none
   int64_t ttlSecondsAfterFinished = 86400;
   std::string cleanPods = "Running";   // None | Running | All
-  std::optional<std::string> success;  // AllWorkers | Rank0 | Chief; default: launch.h
+  std::optional<std::string> success;  // AllWorkers | Rank0 | Chief | Launcher; default: launch.h
   bool operator==(const Lifecycle&) const = default;
 };
 

@@ -111,7 +111,7 @@ void Visit(V& v, Prepare& m) {
 template <class V>
 void Visit(V& v, Member& m) {
   v.Name("id", m.id), v.Name("pod", m.pod), v.Address("address", m.address);
-  v.Optional("role", m.role);
+  v.Optional("role", m.role), v.Key("key", m.key);
 }
 template <class V>
 void Visit(V& v, NewGeneration& m) {
@@ -129,11 +129,15 @@ void Visit(V& v, Exit& m) {
   v("code", m.code), v("reason", m.reason);
 }
 template <class V>
+void Visit(V& v, RankCount& m) {
+  v("size", m.size), v("rank", m.rank), v("count", m.count);
+}
+template <class V>
 void Visit(V& v, ProgramState& m) {
   v("phase", m.phase), v("generation", m.generation), v("rank", m.rank), v("world", m.world);
   v.Address("address", m.address), v("exitCode", m.exit_code), v.Name("evidence", m.evidence);
   v("message", m.message), v.Count("endedMicros", m.ended_us);
-  v.Optional("life", m.life);
+  v.Optional("life", m.life), v.Key("key", m.key), v.OptionalList("ranks", m.ranks, kMaxRankCounts);
 }
 template <class V>
 void Visit(V& v, StartProgram& m) {
@@ -188,6 +192,7 @@ struct Writer {
   // The kinds of fields differ for the reader only.
   void Name(const char* key, std::string& value) { object[key] = value; }
   void Secret(const char* key, std::string& value) { object[key] = value; }
+  void Key(const char* key, std::string& value) { Optional(key, value); }
   void Address(const char* key, std::string& value) { object[key] = value; }
   template <class T>
   void Count(const char* key, T& value) {
@@ -196,6 +201,10 @@ struct Writer {
   template <class T>
   void List(const char* key, std::vector<T>& values, size_t) {
     object[key] = ToValue(values);
+  }
+  template <class T>
+  void OptionalList(const char* key, std::vector<T>& values, size_t) {
+    if (!values.empty()) object[key] = ToValue(values);
   }
 
   template <class T>
@@ -345,6 +354,11 @@ struct Reader {
     Require(IsPlain(value, kMaxAddressBytes), key, "too long or not printable ASCII");
   }
   void Secret(const char* key, std::string& value) { Sized(key, value, kMaxSecretBytes); }
+  void Key(const char* key, std::string& value) {
+    if (!error.empty() || !object.contains(key)) return;
+    (*this)(key, value);
+    Require(IsPlain(value, kMaxKeyBytes), key, "too long or not printable ASCII");
+  }
   // -1: none.
   void Count(const char* key, int64_t& value) {
     (*this)(key, value);
@@ -357,6 +371,10 @@ struct Reader {
   template <class T>
   void List(const char* key, std::vector<T>& values, size_t limit) {
     Sized(key, values, limit);
+  }
+  template <class T>
+  void OptionalList(const char* key, std::vector<T>& values, size_t limit) {
+    if (error.empty() && object.contains(key)) Sized(key, values, limit);
   }
   // `limit` applies to the members of an array, or to the bytes of a string.
   template <class T>

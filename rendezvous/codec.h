@@ -26,10 +26,12 @@ namespace ringmaster::rendezvous {
 inline constexpr size_t kMaxNameBytes = 512;          // names and ids, in ASCII without quotes
 inline constexpr size_t kMaxAddressBytes = 14 << 10;  // as JSON
 inline constexpr size_t kMaxSecretBytes = 32 << 10;
+inline constexpr size_t kMaxKeyBytes = 128;
 inline constexpr size_t kMaxTextBytes = 8 << 10;
 inline constexpr size_t kMaxRecords = 4096;
 inline constexpr size_t kMaxDeviceFaults = 16;
 inline constexpr size_t kMaxMembers = 4096;
+inline constexpr size_t kMaxRankCounts = 4096;
 inline constexpr int64_t kMaxCount = int64_t{1}
                                      << 53;  // steps and samples: sums and differences do not overflow
 
@@ -39,7 +41,8 @@ inline constexpr int32_t kMaxSlots = 1000;
 inline constexpr size_t kMaxAgentFrameBytes = size_t{1} << 20;
 inline constexpr size_t kMaxFrameBytes = size_t{64} << 20;
 // A NewGeneration of as many members as allowed, all with the longest names and addresses, fits a frame.
-static_assert(kMaxMembers * (kMaxAddressBytes + 3 * kMaxNameBytes + 64) + (1 << 20) <= kMaxFrameBytes);
+static_assert(kMaxMembers * (kMaxAddressBytes + 3 * kMaxNameBytes + kMaxKeyBytes + 64) + (1 << 20) <=
+              kMaxFrameBytes);
 
 // Returns a whole frame, including its length.
 std::string Encode(const Message& message);

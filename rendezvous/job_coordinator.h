@@ -31,6 +31,8 @@ struct ProgramOptions {
   Duration failure_grace = seconds(5);
   // How long reports of earlier failures may take, unless the first one is certainly no consequence.
   Duration gather_window = milliseconds(100);
+  // How long the report of a rank may take after the launcher's (ProgramPolicy::counts_ranks).
+  Duration rank_grace = seconds(2);
   // How much longer an agent may take to report that its program has ended.
   Duration stop_margin = seconds(10);
   // Joining workers end an incarnation that could be larger, but not one that is younger than this.

@@ -217,6 +217,7 @@ struct Member {
   std::string pod;
   std::string address;
   std::string role = {};  // empty: worker; its index is the position among the members of its role
+  std::string key = {};   // ProgramState::key
   bool operator==(const Member&) const = default;
 };
 
@@ -278,6 +279,15 @@ enum class ProgramPhase : uint8_t {
   kEnded,     // it ended by itself, or could not be started
 };
 
+// How many processes of MPI have ended with exit code 0 as rank `rank` of `size`. A program may start MPI
+// several times.
+struct RankCount {
+  int32_t size = 0;
+  int32_t rank = 0;
+  int32_t count = 0;
+  bool operator==(const RankCount&) const = default;
+};
+
 // What an agent reports: the newest incarnation in which it took part, and what became of its program.
 struct ProgramState {
   ProgramPhase phase = ProgramPhase::kIdle;
@@ -286,10 +296,14 @@ struct ProgramState {
   int32_t world = 0;          // ranks of that incarnation
   std::string address = {};   // where other ranks reach the next program: host:port
   int32_t exit_code = 0;      // of kEnded; 128 + signal when a signal ended it
-  std::string evidence = {};  // of kEnded: exit | hang | start
+  std::string evidence = {};  // of kEnded: exit | hang | start | launcher (of MPI; its ranks: exit)
   std::string message = {};   // of kEnded, for people: the last line of its output
   int64_t ended_us = 0;       // of kEnded: how long ago, when this was sent
   int32_t life = 0;           // how often this rank was started again in that incarnation
+  // Who knows it may start processes in the next program of this agent (framework mpi). Only the members of
+  // the incarnation get it. Empty: no process may.
+  std::string key = {};
+  std::vector<RankCount> ranks = {};  // that ran in this program (framework mpi)
   bool operator==(const ProgramState&) const = default;
 };
 

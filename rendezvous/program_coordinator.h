@@ -27,6 +27,8 @@
 //  P7 A rank whose role restarts alone has at most one program at a time: its next life starts after its
 //  agent
 //     reported the end of the last one. No other rank is stopped for it.
+//  P8 The exit code 0 of a launcher counts only when the agents have seen every rank of MPI end with 0
+//     (rank_accounts.h). What is missing after rank_grace is an incident.
 #pragma once
 
 #include <map>
@@ -131,6 +133,8 @@ class ProgramCoordinator final : public JobCoordinator {
   bool EndedInCurrent(const Peer& peer) const;
   // Whether the members that decide about success have all ended with exit code 0.
   bool Decided() const;
+  // What contradicts the success of a launcher (P8); empty: nothing.
+  std::string MissingRanks() const;
   // Whether the gang continues without this rank, whose program has failed.
   bool Spared(const Peer& peer) const;
   bool RestartsAlone(const Peer& peer) const;
@@ -166,6 +170,7 @@ class ProgramCoordinator final : public JobCoordinator {
   std::map<std::string, FailureRecord> lost_;       // its members that are lost, by agent
   Generation accounted_ = 0;                        // see AllowRestart
   Time incident_due_ = kNever;                      // when the gathered failures are judged
+  Time ranks_due_ = kNever;                         // when ranks that are missing are a failure
   Time stop_until_ = kNever;                        // when agents that still run something are given up
   Duration stop_grace_{};
   bool stop_requested_ = false;

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "rendezvous/program_coordinator.h"
+#include "rendezvous/rank_accounts.h"
 
 namespace ringmaster::rendezvous {
 namespace {
@@ -42,6 +43,8 @@ bool NamesALostPeer(const std::string& message) {
 }
 
 Suspicion SuspicionOf(const ProgramState& state) {
+  // It ends because a rank or a daemon does, which that one's agent knows better.
+  if (state.evidence == "launcher") return Suspicion::kConsequence;
   switch (state.exit_code) {
     case 128 + 4:   // SIGILL
     case 128 + 7:   // SIGBUS
@@ -121,6 +124,15 @@ bool ProgramCoordinator::Decided() const {
   return any;
 }
 
+std::string ProgramCoordinator::MissingRanks() const {
+  std::vector<RanksOfWorker> workers;
+  for (const Member& member : members_) {
+    const auto it = peers_.find(member.id);
+    if (it != peers_.end() && it->second.state) workers.push_back({member.pod, &it->second.state->ranks});
+  }
+  return FindMissingRank(workers);
+}
+
 // ---- programs that the gang does not stop for
 
 bool ProgramCoordinator::Spared(const Peer& peer) const {
@@ -168,7 +180,8 @@ bool ProgramCoordinator::CheckRunning(Time now) {
   for (auto& [agent, peer] : peers_) {
     if (peer.leaving && (!InCurrent(peer) || Succeeded(peer))) ReleaseIdle(peer);
   }
-  if (Decided()) {
+  const std::string missing = Decided() && programs_.policy.counts_ranks ? MissingRanks() : "";
+  if (Decided() && missing.empty()) {
     const ProgramPolicy& policy = programs_.policy;
     const char* who = policy.decider == ProgramPolicy::Decider::kAll     ? "every program"
                       : policy.decider == ProgramPolicy::Decider::kFirst ? "rank 0"
@@ -207,6 +220,14 @@ bool ProgramCoordinator::CheckRunning(Time now) {
     if (incident_due_ == kNever) incident_due_ = now + programs_.gather_window;
     if (now < incident_due_ && SuspicionOf(state) != Suspicion::kRoot) return false;
     FailCurrent({root->pod, state.evidence, state.exit_code, state.message}, true, now);
+    return true;
+  }
+  if (!missing.empty()) {
+    // The reports of the other agents may be on their way.
+    if (ranks_due_ == kNever) ranks_due_ = now + programs_.rank_grace;
+    if (now < ranks_due_) return false;
+    FailCurrent({members_.front().pod, "launcher", 0, "the launcher ended with exit code 0, but " + missing},
+                true, now);
     return true;
   }
   const int32_t size = Workers();
@@ -257,7 +278,7 @@ void ProgramCoordinator::CountProgress(Time now) {
 void ProgramCoordinator::StopCurrent(Duration grace, Time now) {
   stage_ = Stage::kStopping;
   report_dirty_ = true;
-  incident_due_ = kNever;
+  incident_due_ = ranks_due_ = kNever;
   stop_grace_ = grace;
   stop_until_ = now + grace + programs_.stop_margin;
   for (auto& [agent, peer] : peers_) Correct(peer);
@@ -387,13 +408,14 @@ void ProgramCoordinator::SetCurrent(Generation generation, std::vector<Member> m
 void ProgramCoordinator::Publish(std::vector<Peer*> members, Time now) {
   CHECK(!members.empty());
   std::vector<Member> list;
-  for (const Peer* peer : members) list.push_back({peer->agent, peer->pod, peer->state->address, peer->role});
+  for (const Peer* peer : members)
+    list.push_back({peer->agent, peer->pod, peer->state->address, peer->role, peer->state->key});
   SetCurrent((static_cast<Generation>(options_.term) << 32) | ++sequence_, std::move(list));
   stage_ = Stage::kRunning;
   stepped_ = false;
   progress_mark_ = newest_step_;
   formed_at_ = now;
-  incident_due_ = kNever;
+  incident_due_ = ranks_due_ = kNever;
   ++report_.generations;
   report_dirty_ = true;
   SendTo start{{}, start_message_};
@@ -451,7 +473,7 @@ void ProgramCoordinator::End(GangPhase phase, const std::string& reason) {
 
 Time ProgramCoordinator::next_wakeup() const {
   if (stage_ == Stage::kEnded || started_at_ == kNever) return kNever;
-  Time wake = std::min({silence_check_at_, incident_due_, stop_until_});
+  Time wake = std::min({silence_check_at_, incident_due_, ranks_due_, stop_until_});
   for (const auto& [agent, peer] : peers_) {
     if (peer.connection == 0) wake = std::min(wake, peer.lost_at + options_.silence_limit);
   }

@@ -48,6 +48,8 @@ void ProgramMemberCore::On(const program::Event& event, Time now) {
     Progress progress = reported->progress;
     for (StepRecord& record : progress.records) record.generation = state_.generation;
     if (runs()) SendUp(std::move(progress));
+  } else if (const auto* ranks = std::get_if<program::RanksSucceeded>(&event)) {
+    if (runs()) OnRanks(ranks->ranks, now);
   } else if (std::holds_alternative<program::Terminate>(event)) {
     OnTerminate(now);
   }
@@ -144,6 +146,19 @@ void ProgramMemberCore::OnEnded(const program::Ended& event, Time now) {
     const StartProgram order = *std::exchange(next_, std::nullopt);
     Begin(order);
   }
+}
+
+void ProgramMemberCore::OnRanks(const std::vector<RankCount>& ranks, Time now) {
+  for (const RankCount& more : ranks) {
+    const auto it = std::find_if(state_.ranks.begin(), state_.ranks.end(), [&](const RankCount& known) {
+      return known.size == more.size && known.rank == more.rank;
+    });
+    if (it != state_.ranks.end())
+      it->count += more.count;
+    else
+      state_.ranks.push_back(more);
+  }
+  Report(now);
 }
 
 void ProgramMemberCore::OnTerminate(Time now) {

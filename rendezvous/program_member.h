@@ -59,9 +59,12 @@ struct Hung {  // the program makes no progress: it is killed, and Ended follows
 struct Reported {  // the program has reported progress
   Progress progress;
 };
+struct RanksSucceeded {  // further ranks of MPI in the program have ended with exit code 0
+  std::vector<RankCount> ranks;
+};
 struct Terminate {};  // SIGTERM or SIGINT: the first is a planned leave, the second ends at once
-using Event =
-    std::variant<Started, Tick, Connected, Disconnected, FromCoordinator, Ended, Hung, Reported, Terminate>;
+using Event = std::variant<Started, Tick, Connected, Disconnected, FromCoordinator, Ended, Hung, Reported,
+                           RanksSucceeded, Terminate>;
 
 // ---- commands
 struct Connect {
@@ -108,6 +111,7 @@ class ProgramMemberCore {
   void OnCoordinator(const Message& message, Time now);
   void OnStart(const StartProgram& order, Time now);
   void OnEnded(const program::Ended& event, Time now);
+  void OnRanks(const std::vector<RankCount>& ranks, Time now);
   void OnTerminate(Time now);
   void OnTick(Time now);
   void Begin(const StartProgram& order);

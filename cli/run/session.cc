@@ -193,7 +193,7 @@ class Session::Impl {
   }
 
   void AddSlots(std::map<std::string, std::string>& environment) const {
-    const int32_t slots = api::SlotsOf(plan_.job.spec.workers);
+    const int32_t slots = api::ProgramsPerWorker(plan_.job.spec);
     if (slots > 1) environment["RINGMASTER_SLOTS"] = std::to_string(slots);
   }
 
@@ -237,6 +237,11 @@ class Session::Impl {
           std::filesystem::path(run_folder_->secret_file()).parent_path().string();
       options.environment.extra["RINGMASTER_SILENCE_SECONDS"] =
           std::to_string(plan_.job.spec.launch.silenceSeconds);
+      if (api::LaunchesMpi(plan_.job.spec)) {
+        options.environment.extra["RINGMASTER_MPI"] = plan_.job.spec.launch.mpi.value();
+        options.environment.extra["RINGMASTER_MPI_SLOTS"] =
+            std::to_string(api::SlotsOf(plan_.job.spec.workers));
+      }
     } else if (!plan_.library) {
       AddSlots(options.environment.extra);
     }

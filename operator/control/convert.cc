@@ -42,7 +42,8 @@ rendezvous::ProgramPolicy PolicyOf(const api::Spec& spec) {
           {role.name, role.replicas, RestartFrom(api::RestartOf(role)), api::CompletesOf(role)});
   }
   const std::string success = api::SuccessOf(spec);
-  if (success == "Rank0") policy.decider = Decider::kFirst;
+  if (success == "Rank0" || success == "Launcher") policy.decider = Decider::kFirst;
+  policy.counts_ranks = success == "Launcher";
   if (success == "Chief") {
     policy.decider = Decider::kRole;
     policy.decider_role = api::kChief;
@@ -84,7 +85,7 @@ core::Job FromApi(const api::TrainingJob& job, const std::string& uid, int64_t s
   result.replicas = spec.workers.replicas;
   result.min = spec.workers.EffectiveMin();
   result.max = spec.workers.EffectiveMax();
-  if (result.in_place) result.slots = api::SlotsOf(spec.workers);
+  if (result.in_place) result.slots = api::ProgramsPerWorker(spec);
   result.grace = seconds(api::GraceSeconds(spec));
   result.max_restarts = spec.restart.maxRestarts;
   result.max_without_progress = spec.restart.maxWithoutProgress;
@@ -113,7 +114,7 @@ core::Job FromApi(const api::TrainingJob& job, const std::string& uid, int64_t s
 
 void KeepPrograms(const api::TrainingJob& job, core::Job* result) {
   result->in_place = result->programs = true;
-  result->slots = api::SlotsOf(job.spec.workers);
+  result->slots = api::ProgramsPerWorker(job.spec);
 }
 
 Key KeyOf(const api::TrainingJob& job) { return {job.metadata.namespace_, job.metadata.name}; }

@@ -94,6 +94,9 @@ std::optional<Decision> CheckEnd(const Observed& o, Time now, Requeue& requeue) 
   const Ledger& ledger = o.status.ledger;
   if (o.job.programs && ReportsPhase(o, GangPhase::kFinished)) {
     using Decider = rendezvous::ProgramPolicy::Decider;
+    if (o.job.policy.counts_ranks)
+      return Succeed(o, now, Reason::kLauncherSucceeded,
+                     "the launcher and all of its ranks ended with exit code 0");
     if (o.job.policy.decider == Decider::kFirst)
       return Succeed(o, now, Reason::kRank0Succeeded, "rank 0 ended with exit code 0");
     if (o.job.policy.decider == Decider::kRole)

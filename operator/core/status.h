@@ -81,6 +81,7 @@ enum class Reason : uint8_t {
   kNoHostPorts,
   // Succeeded, again
   kRank0Succeeded,
+  kLauncherSucceeded,
   kChiefSucceeded,
   // Admitted, once more
   kNoPriorityClass,

@@ -34,7 +34,7 @@ Json AgentEnvironment(const api::TrainingJob& job, int32_t rank, const Context& 
     if (!context.coordinator_ca_pem.empty()) add("RINGMASTER_CA_FILE", folder + "/" + kAuthorityKey);
     add("RINGMASTER_SECRET_FILE", folder + "/" + kTokenFile);
     add("RINGMASTER_TERMINATION_LOG", kTerminationLog);
-    if (const int32_t slots = api::SlotsOf(job.spec.workers); slots > 1)
+    if (const int32_t slots = api::ProgramsPerWorker(job.spec); slots > 1)
       add("RINGMASTER_SLOTS", std::to_string(slots));
   }
   if (trainers) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "api/launch.h"
+#include "api/slots.h"
 #include "operator/core/model.h"
 #include "operator/wiring/security.h"
 #include "operator/wiring/tree.h"
@@ -65,6 +66,10 @@ void AddAgent(const api::TrainingJob& job, int32_t rank, const Context& context,
   add("RINGMASTER_STEP_SECONDS", job.spec.health.stepSeconds);
   add("RINGMASTER_SILENCE_SECONDS", std::to_string(job.spec.launch.silenceSeconds));
   add("RINGMASTER_SOCKET_FOLDER", kAgentFolder);
+  if (api::LaunchesMpi(job.spec)) {
+    add("RINGMASTER_MPI", job.spec.launch.mpi.value());
+    add("RINGMASTER_MPI_SLOTS", std::to_string(api::SlotsOf(job.spec.workers)));
+  }
   if (const auto& modules = job.spec.launch.preload; !modules.empty())
     add("RINGMASTER_PRELOAD", fmt::format("{}", fmt::join(modules, ",")));
   if (context.host_port_base > 0)

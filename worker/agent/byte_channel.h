@@ -30,4 +30,8 @@ std::unique_ptr<ByteChannel> MakePlainChannel(Fd fd);
 Result<std::unique_ptr<ByteChannel>> MakeTlsChannel(Fd fd, const std::string& ca_file,
                                                     const std::string& host);
 
+// TLS 1.3 between two parties that know `key`, without certificates: each proves to the other that it knows
+// the key, and a new key exchange protects the session.
+Result<std::unique_ptr<ByteChannel>> MakeSharedKeyChannel(Fd fd, const std::string& key, bool server);
+
 }  // namespace ringmaster::agent

@@ -162,6 +162,13 @@ void ReadProgram(Reader& reader, Config* config) {
   // Several ranks share a log then.
   config->prefix_lines = config->slots > 1 || !reader.Optional("RINGMASTER_LOCAL_RANK").empty();
   config->preload = SplitWords(reader.Optional("RINGMASTER_PRELOAD"), ',');
+  config->mpi = reader.Optional("RINGMASTER_MPI");
+  if (!config->mpi.empty()) config->prefix_lines = false;  // the launcher's output is that of all ranks
+  if (!config->mpi.empty() && config->mpi != "openmpi" && config->mpi != "mpich" && config->mpi != "intel")
+    reader.Problem("RINGMASTER_MPI",
+                   fmt::format("must be openmpi, mpich or intel (got \"{}\")", config->mpi));
+  config->mpi_slots =
+      static_cast<int32_t>(std::clamp<int64_t>(reader.Count("RINGMASTER_MPI_SLOTS"), 1, kMaxSlots));
 }
 
 }  // namespace

@@ -44,7 +44,10 @@ struct Config {
   std::vector<std::string>
       preload;                // RINGMASTER_PRELOAD: Python modules for a spare, with commas between them
   std::string socket_folder;  // RINGMASTER_SOCKET_FOLDER; empty: a folder for temporary files
-  HangLimits limits;          // RINGMASTER_STARTUP_SECONDS, RINGMASTER_STEP_SECONDS (auto | 0 | seconds)
+  // RINGMASTER_MPI: openmpi | mpich | intel. The program is a launcher of MPI; empty: it is not.
+  std::string mpi;
+  int32_t mpi_slots = 1;  // RINGMASTER_MPI_SLOTS: ranks in each pod
+  HangLimits limits;      // RINGMASTER_STARTUP_SECONDS, RINGMASTER_STEP_SECONDS (auto | 0 | seconds)
   Duration silence = seconds(1800);  // of a program: RINGMASTER_SILENCE_SECONDS; 0: no limit
 };
 

@@ -7,6 +7,13 @@
 //   ringmaster-agent train -- COMMAND ARGS...  a program of the user that trains through libringmaster
 //   ringmaster-agent run -- COMMAND ARGS...    a program of the user that knows nothing of Ringmaster
 //   ringmaster-agent install FILE              copy the agent to a file, for containers with other images
+//
+// In jobs of framework mpi it is also what its own `run` and the launcher of MPI start:
+//
+//   ringmaster-agent ranks [-- COMMAND ARGS...]  the program of a pod (mpi_pod.h)
+//   ringmaster-agent rsh HOST COMMAND...         in place of ssh; also by the name ringmaster-rsh (mpi_rsh.h)
+//   mpirun, mpiexec, ...                         by these names: in place of Hydra's launcher (mpi_hydra.h)
+//   ringmaster-agent rank PROGRAM ARGS...        one rank (mpi_rank.h)
 #include <malloc.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -15,13 +22,20 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <thread>
+#include <vector>
 
 #include "base/log.h"
 #include "worker/agent/agent.h"
 #include "worker/agent/install.h"
+#include "worker/agent/mpi_hydra.h"
+#include "worker/agent/mpi_pod.h"
+#include "worker/agent/mpi_rank.h"
+#include "worker/agent/mpi_rsh.h"
 #include "worker/agent/program_agent.h"
 #include "worker/agent/slot_relay.h"
 #include "worker/agent/slots.h"
@@ -112,10 +126,25 @@ int Main(int argc, char** argv) {
   return agent::SuperviseSlots(config->slots, programs);
 }
 
+// The commands of framework mpi; nullopt: none of them is asked for.
+std::optional<int> RunForMpi(int argc, char** argv) {
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  const std::string called(argc > 0 ? argv[0] : "");
+  if (called.substr(called.rfind('/') + 1) == "ringmaster-rsh") return agent::RunRsh(words);
+  if (agent::IsHydraName(called)) return agent::RunHydra({argv, argv + argc});
+  if (words.size() >= 2 && words[0] == "rsh") return agent::RunRsh({words.begin() + 1, words.end()});
+  if (words.size() >= 2 && words[0] == "rank") return agent::RunRank({words.begin() + 1, words.end()});
+  if (words.empty() || words[0] != "ranks") return std::nullopt;
+  log::Init("ranks");
+  const bool launches = words.size() > 2 && words[1] == "--";
+  return agent::RunMpiPod({words.begin() + (launches ? 2 : 1), words.end()});
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   try {
+    if (const std::optional<int> code = RunForMpi(argc, argv)) return *code;
     if (argc == 3 && std::string_view(argv[1]) == "install") return Install(argv[2]);
     return Main(argc, argv);
   } catch (const std::exception& error) {

@@ -4,17 +4,24 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <ctime>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "base/file.h"
 #include "base/log.h"
+#include "worker/agent/mpi_files.h"
 #include "worker/agent/preload_command.h"
 #include "worker/agent/program_environment.h"
 #include "worker/agent/slot_relay.h"
@@ -31,7 +38,6 @@ constexpr Duration kDyingLimit = milliseconds(500);  // from a program's last li
 // A spare does not compete with the start of the program.
 constexpr Duration kSpareDelay = seconds(5);
 constexpr const char* kNoPreload = "launch.preload has no effect in this pod";
-constexpr int32_t kExitCannotStart = 127;  // of a shell whose command is not found
 
 rendezvous::ProgramMemberOptions MemberOptionsOf(const Config& config) {
   const Result<std::string> uuid = ReadFile("/proc/sys/kernel/random/uuid", 256);
@@ -43,6 +49,20 @@ rendezvous::ProgramMemberOptions MemberOptionsOf(const Config& config) {
   options.stop_grace = config.stop_grace;
   if (config.doorbell >= 0) options.ping_interval = SlotRelay::kSlotPingInterval;
   return options;
+}
+
+// A key of 256 bits, as text.
+std::string NewKey() {
+  std::array<unsigned char, 32> bytes = {};
+  size_t filled = 0;
+  while (filled < bytes.size()) {
+    const ssize_t got = ::getrandom(bytes.data() + filled, bytes.size() - filled, 0);
+    CHECK(got > 0 || errno == EINTR, "getrandom: error {}", errno);
+    if (got > 0) filled += static_cast<size_t>(got);
+  }
+  std::string text;
+  for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
+  return text;
 }
 
 }  // namespace
@@ -73,6 +93,7 @@ void ProgramAgent::OpenFolder() {
   } else {
     log::Warn("no socket for progress: {}", socket.error().message);
   }
+  if (mpi()) OpenMpi();
   if (config_.preload.empty()) return;
   Result<std::vector<std::string>> command =
       PreloadCommand(config_.program, config_.preload, SpareProgram::RunnerPath(folder_->path()));
@@ -97,14 +118,15 @@ int ProgramAgent::Run() {
 }
 
 void ProgramAgent::WaitForEvents() {
-  std::array<pollfd, 8> polled = {pollfd{signals_.get(), POLLIN, 0},
+  std::array<pollfd, 9> polled = {pollfd{signals_.get(), POLLIN, 0},
                                   link_.PollFor(),
                                   pollfd{out_.read_fd(), POLLIN, 0},
                                   pollfd{err_.read_fd(), POLLIN, 0},
                                   pollfd{out_.write_fd(), POLLOUT, 0},
                                   pollfd{err_.write_fd(), POLLOUT, 0},
                                   pollfd{socket_ ? socket_->fd() : -1, POLLIN, 0},
-                                  pollfd{spare_ ? spare_->fd() : -1, POLLIN, 0}};
+                                  pollfd{spare_ ? spare_->fd() : -1, POLLIN, 0},
+                                  pollfd{mpi_socket_ ? mpi_socket_->fd() : -1, POLLIN, 0}};
   const Time due = std::min({core_.next_wakeup(), link_.deadline(), progress_.due(), watch_at_, spare_at_});
   const Duration wait =
       std::clamp<Duration>(due == kNever ? seconds(1) : due - Now(), Duration::zero(), seconds(1));
@@ -118,6 +140,7 @@ void ProgramAgent::WaitForEvents() {
   if (polled[2].revents != 0) out_.OnReadable();
   if (polled[3].revents != 0) err_.OnReadable();
   if (polled[6].revents != 0) ReadSocket(now);
+  if (polled[8].revents != 0) ReadMpi(now);
   if (now >= progress_.due()) ReportProgress(now);
   if (now >= watch_at_) WatchForHang(now);
   if (polled[7].revents != 0) OnSpare();
@@ -192,6 +215,7 @@ void ProgramAgent::Send(rendezvous::Message message) {
     const bool may_start =
         state->phase == rendezvous::ProgramPhase::kIdle || state->phase == rendezvous::ProgramPhase::kEnded;
     if (may_start) state->address = NextAddress();
+    if (may_start && mpi()) state->key = mpi_key_ = NewKey();
   }
   if (const Status sent = link_.Send(message); !sent.ok()) LoseLink(sent.error());
 }
@@ -245,7 +269,11 @@ void ProgramAgent::Start(const program::Start& start) {
   variables.push_back(fmt::format("RINGMASTER_MEMBER={}.{}", start.order.members[start.rank].id,
                                   start.order.generation & 0xffffffff));
   if (socket_) variables.push_back("RINGMASTER_PROGRESS_SOCKET=" + socket_->path());
-  Result<ProgramProcess> started = StartProcess(variables);
+  mpi_failure_.clear();
+  Result<std::vector<std::string>> command = config_.program;
+  if (mpi()) command = PrepareMpi(start, &variables);
+  Result<ProgramProcess> started =
+      command.ok() ? StartProcess(*command, variables) : Result<ProgramProcess>(command.error());
   if (!started.ok()) {
     log::Error("cannot start the program: {}", started.error().message);
     Feed(program::Ended{kExitCannotStart, "start", started.error().message, Duration{0}});
@@ -261,7 +289,9 @@ void ProgramAgent::Start(const program::Start& start) {
   if (socket_) socket_->Read([](std::string_view) {});  // of the last program
   progress_.Begin(now);
   reports_before_ = progress_.reports();
-  hang_watch_.emplace(ProgramHangLimits{.step = config_.limits.step, .silence = config_.silence});
+  // What ranks of MPI print comes out of the launcher, in the first pod.
+  const Duration silence = mpi() && start.rank > 0 ? Duration{0} : config_.silence;
+  hang_watch_.emplace(ProgramHangLimits{.step = config_.limits.step, .silence = silence});
   watch_at_ = now;
   spare_at_ = spare_command_.empty() ? kNever : now + kSpareDelay;
   out_.Attach(program_->TakeStdout());
@@ -317,7 +347,8 @@ void ProgramAgent::StopWatching() {
 // ---- the spare
 
 // The program is a spare that is ready, or else a new process.
-Result<ProgramProcess> ProgramAgent::StartProcess(const std::vector<std::string>& variables) {
+Result<ProgramProcess> ProgramAgent::StartProcess(const std::vector<std::string>& command,
+                                                  const std::vector<std::string>& variables) {
   if (std::optional<SpareProgram> spare = std::exchange(spare_, std::nullopt); spare) {
     if (!spare->ready()) {
       log::Info("spare pid={} is not ready: a new process starts", spare->pid());
@@ -327,7 +358,7 @@ Result<ProgramProcess> ProgramAgent::StartProcess(const std::vector<std::string>
       log::Warn("spare pid={} is lost: {}", spare->pid(), process.error().message);
     }
   }
-  return ProgramProcess::Start(config_.program, variables);
+  return ProgramProcess::Start(command, variables);
 }
 
 void ProgramAgent::StartSpare() {
@@ -367,6 +398,7 @@ void ProgramAgent::OnEnded(int exit_code) {
   out_.Finish(now);
   err_.Finish(now);
   if (socket_) ReadSocket(now);
+  if (mpi_socket_) ReadMpi(now);
   ReportProgress(now);
   StopWatching();
   spare_at_ = kNever;
@@ -375,7 +407,56 @@ void ProgramAgent::OnEnded(int exit_code) {
   // A program says why it fails before its peers notice, and takes longer to end than some of them.
   const Duration ago =
       exit_code != 0 && now - last_words_at_ < kDyingLimit ? now - last_words_at_ : Duration{0};
-  Feed(program::Ended{exit_code, "exit", exit_code == 0 ? "" : LastWords(), ago});
+  if (exit_code != 0 && !mpi_failure_.empty())
+    return Feed(program::Ended{exit_code, "exit", mpi_failure_, now - mpi_failed_at_});
+  const bool launcher = mpi() && core_.state().rank == 0;
+  Feed(program::Ended{exit_code, launcher ? "launcher" : "exit", exit_code == 0 ? "" : LastWords(), ago});
+}
+
+// ---- MPI
+
+void ProgramAgent::OpenMpi() {
+  Result<ProgressSocket> socket = ProgressSocket::Open(folder_->path(), kMpiCounts);
+  if (socket.ok())
+    mpi_socket_.emplace(std::move(socket).value());
+  else
+    log::Error("{}", socket.error().message);
+}
+
+Result<std::vector<std::string>> ProgramAgent::PrepareMpi(const program::Start& start,
+                                                          std::vector<std::string>* variables) {
+  if (!mpi_socket_) return Error{Code::kUnavailable, "no folder for the sockets of MPI"};
+  std::error_code error;
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe", error).string();
+  if (error) return Error{Code::kUnavailable, "/proc/self/exe: " + error.message()};
+  mpi_socket_->Read([](std::string_view) {});  // of the last incarnation
+  RM_TRY(WriteMpiFiles(folder_->path(), start.order, config_.mpi, config_.mpi_slots, self));
+  const bool loopback = config_.address.starts_with("127.") || config_.address == "::1";
+  const char* const path = std::getenv("PATH");
+  const auto is_set = [](const char* name) { return std::getenv(name) != nullptr; };
+  for (std::string& variable : MpiVariables(config_.mpi, folder_->path(), self, config_.mpi_slots, loopback,
+                                            path == nullptr ? "/usr/local/bin:/usr/bin:/bin" : path, is_set))
+    variables->push_back(std::move(variable));
+  std::vector<std::string> command = {self, "ranks"};
+  if (start.rank > 0) return command;
+  command.push_back("--");
+  command.insert(command.end(), config_.program.begin(), config_.program.end());
+  return command;
+}
+
+void ProgramAgent::ReadMpi(Time now) {
+  std::vector<rendezvous::RankCount> ranks;
+  mpi_socket_->Read([&](std::string_view message) {
+    if (!program_) return;
+    if (message.starts_with(kMpiFailed)) {
+      if (mpi_failure_.empty()) mpi_failed_at_ = now;
+      if (mpi_failure_.empty()) mpi_failure_ = message.substr(std::strlen(kMpiFailed));
+      return;
+    }
+    rendezvous::RankCount one{.count = 1};
+    if (std::sscanf(std::string(message).c_str(), "%d %d", &one.rank, &one.size) == 2) ranks.push_back(one);
+  });
+  if (!ranks.empty()) Feed(program::RanksSucceeded{std::move(ranks)});
 }
 
 void ProgramAgent::Shutdown() {
@@ -418,6 +499,7 @@ std::string ProgramAgent::TailText() const {
 
 // The last line that is not empty: of a Python program, the exception.
 std::string ProgramAgent::LastWords() const {
+  if (mpi()) return LauncherWords(err_.tail());
   for (auto line = err_.tail().rbegin(); line != err_.tail().rend(); ++line) {
     if (line->find_first_not_of(" \t\r") != std::string::npos) return *line;
   }

@@ -55,7 +55,8 @@ class ProgramAgent {
   void OpenFolder();
   void StartSpare();
   void OnSpare();
-  Result<ProgramProcess> StartProcess(const std::vector<std::string>& variables);
+  Result<ProgramProcess> StartProcess(const std::vector<std::string>& command,
+                                      const std::vector<std::string>& variables);
   pid_t spare_pid() const { return spare_ ? spare_->pid() : -1; }
   void OnEnded(int exit_code);
   // The address at which the next program of this agent will be reached: with a port that is kept for it.
@@ -64,6 +65,13 @@ class ProgramAgent {
   void Shutdown();
   std::string LastWords() const;
   std::string TailText() const;
+  // ---- framework mpi: the program is MpiPod (mpi_pod.h)
+  bool mpi() const { return !config_.mpi.empty(); }
+  void OpenMpi();
+  // Prepares the incarnation and adds its variables. Returns the command of this pod.
+  Result<std::vector<std::string>> PrepareMpi(const rendezvous::program::Start& start,
+                                              std::vector<std::string>* variables);
+  void ReadMpi(Time now);
 
   Config config_;
   rendezvous::ProgramMemberCore core_;
@@ -79,7 +87,11 @@ class ProgramAgent {
   uint64_t reports_before_ = 0;             // of earlier programs
   std::vector<std::string> spare_command_;  // empty: there are no spares
   std::optional<SpareProgram> spare_;
-  Time spare_at_ = kNever;                 // when the next one starts
+  Time spare_at_ = kNever;                    // when the next one starts
+  std::optional<ProgressSocket> mpi_socket_;  // kMpiCounts
+  std::string mpi_key_;                       // of the next incarnation
+  std::string mpi_failure_;                   // why the program is going to fail
+  Time mpi_failed_at_{};
   Time last_words_at_{};                   // when the program wrote the last line to stderr
   std::optional<ProgramProcess> program_;  // until no process of it is left
   std::optional<ReservedPort> port_;       // of the next program

@@ -36,14 +36,6 @@ Place PlaceOf(const std::vector<rendezvous::Member>& members, int32_t rank) {
   return place;
 }
 
-// Splits "host:port"; the brackets of an IPv6 address are not part of the host.
-std::pair<std::string, std::string> SplitAddress(const std::string& address) {
-  const size_t colon = std::min(address.rfind(':'), address.size());
-  std::string host = address.substr(0, colon);
-  if (host.size() > 1 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
-  return {host, colon < address.size() ? address.substr(colon + 1) : ""};
-}
-
 class Variables {
  public:
   template <class T>
@@ -95,6 +87,13 @@ void AddJax(const Place& place, const rendezvous::StartProgram& order, Variables
 
 }  // namespace
 
+std::pair<std::string, std::string> SplitAddress(const std::string& address) {
+  const size_t colon = std::min(address.rfind(':'), address.size());
+  std::string host = address.substr(0, colon);
+  if (host.size() > 1 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  return {host, colon < address.size() ? address.substr(colon + 1) : ""};
+}
+
 std::vector<std::string> ProgramEnvironment(const std::string& framework,
                                             const rendezvous::StartProgram& order, int32_t rank) {
   CHECK(rank >= 0 && static_cast<size_t>(rank) < order.members.size(), "rank {}", rank);
@@ -109,7 +108,7 @@ std::vector<std::string> ProgramEnvironment(const std::string& framework,
   }
   const Place place = PlaceOf(alike, index);
   Variables out;
-  if (role.empty()) {
+  if (role.empty() && framework != "mpi") {
     out.Add("RINGMASTER_RANK", place.rank);
     out.Add("RINGMASTER_WORLD_SIZE", place.world);
   }

@@ -20,9 +20,9 @@ constexpr mode_t kOwnerOnly = 0600;
 
 }  // namespace
 
-Result<ProgressSocket> ProgressSocket::Open(const std::string& folder) {
+Result<ProgressSocket> ProgressSocket::Open(const std::string& folder, std::string_view name) {
   ProgressSocket out;
-  out.path_ = folder + std::string(kName);
+  out.path_ = folder + std::string(name);
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   static_assert(kLongestPath < sizeof address.sun_path);

@@ -20,8 +20,8 @@ class ProgressSocket {
   static constexpr size_t kLongestPath = 107;  // that the address of a socket can have
   static constexpr std::string_view kName = "/progress";
 
-  // Creates the socket in `folder`. REQUIRES: the path of `folder` and kName fit into kLongestPath.
-  static Result<ProgressSocket> Open(const std::string& folder);
+  // Creates the socket in `folder`. REQUIRES: the path of `folder` and `name` fit into kLongestPath.
+  static Result<ProgressSocket> Open(const std::string& folder, std::string_view name = kName);
 
   const std::string& path() const { return path_; }
   int fd() const { return socket_.get(); }

@@ -6,6 +6,7 @@
 #include <openssl/x509v3.h>
 
 #include <csignal>
+#include <cstring>
 
 #include "worker/agent/byte_channel.h"
 
@@ -52,13 +53,36 @@ class TlsChannel final : public ByteChannel {
     return Ok();
   }
 
+  Status OpenWithKey(const std::string& key, bool server) {
+    ::ERR_clear_error();
+    key_ = key;
+    context_ = ::SSL_CTX_new(server ? ::TLS_server_method() : ::TLS_client_method());
+    if (context_ == nullptr) return Problem(Code::kUnavailable, "TLS");
+    SSL_CTX_set_min_proto_version(context_, TLS1_3_VERSION);
+    SSL_CTX_set_mode(context_, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    ::SSL_CTX_set_num_tickets(context_, 0);
+    // A client trusts no certificate: only the key authenticates.
+    ::SSL_CTX_set_verify(context_, server ? SSL_VERIFY_NONE : SSL_VERIFY_PEER, nullptr);
+    ::SSL_CTX_set_psk_client_callback(context_, GiveKeyToServer);
+    ::SSL_CTX_set_psk_server_callback(context_, GiveKeyToClient);
+    ssl_ = ::SSL_new(context_);
+    if (ssl_ == nullptr || ::SSL_set_fd(ssl_, fd_.get()) != 1 || SSL_set_app_data(ssl_, this) != 1)
+      return Problem(Code::kUnavailable, "TLS");
+    if (server)
+      ::SSL_set_accept_state(ssl_);
+    else
+      ::SSL_set_connect_state(ssl_);
+    return Ok();
+  }
+
   int fd() const override { return fd_.get(); }
 
   Result<bool> Handshake() override {
     ::ERR_clear_error();
-    const int rc = ::SSL_connect(ssl_);
+    const int rc = key_.empty() ? ::SSL_connect(ssl_) : ::SSL_do_handshake(ssl_);
     if (rc == 1) return true;
     if (WouldBlock(rc)) return false;
+    if (!key_.empty()) return Problem(Code::kForbidden, "TLS handshake");
     if (const long result = ::SSL_get_verify_result(ssl_); result != X509_V_OK) {
       return Error{Code::kForbidden, fmt::format("TLS: the coordinator's certificate: {}",
                                                  ::X509_verify_cert_error_string(result))};
@@ -90,6 +114,23 @@ class TlsChannel final : public ByteChannel {
   }
 
  private:
+  static constexpr const char* kIdentity = "ringmaster";
+
+  unsigned CopyKey(unsigned char* into, unsigned size) const {
+    if (key_.size() > size) return 0;
+    std::memcpy(into, key_.data(), key_.size());
+    return static_cast<unsigned>(key_.size());
+  }
+  static unsigned GiveKeyToServer(SSL* ssl, const char*, char* identity, unsigned identity_size,
+                                  unsigned char* key, unsigned key_size) {
+    if (identity_size < std::strlen(kIdentity) + 1) return 0;
+    std::strcpy(identity, kIdentity);
+    return static_cast<const TlsChannel*>(SSL_get_app_data(ssl))->CopyKey(key, key_size);
+  }
+  static unsigned GiveKeyToClient(SSL* ssl, const char*, unsigned char* key, unsigned key_size) {
+    return static_cast<const TlsChannel*>(SSL_get_app_data(ssl))->CopyKey(key, key_size);
+  }
+
   bool WouldBlock(int rc) const {
     const int why = ::SSL_get_error(ssl_, rc);
     return why == SSL_ERROR_WANT_READ || why == SSL_ERROR_WANT_WRITE;
@@ -102,6 +143,7 @@ class TlsChannel final : public ByteChannel {
   }
 
   Fd fd_;
+  std::string key_;  // empty: the server has a certificate
   SSL_CTX* context_ = nullptr;
   SSL* ssl_ = nullptr;
 };
@@ -113,6 +155,14 @@ Result<std::unique_ptr<ByteChannel>> MakeTlsChannel(Fd fd, const std::string& ca
   InitializeOpenssl();
   auto channel = std::make_unique<TlsChannel>(std::move(fd));
   RM_TRY(channel->Open(ca_file, host));
+  return std::unique_ptr<ByteChannel>(std::move(channel));
+}
+
+Result<std::unique_ptr<ByteChannel>> MakeSharedKeyChannel(Fd fd, const std::string& key, bool server) {
+  InitializeOpenssl();
+  if (key.empty()) return Error{Code::kInvalid, "TLS: the key is empty"};
+  auto channel = std::make_unique<TlsChannel>(std::move(fd));
+  RM_TRY(channel->OpenWithKey(key, server));
   return std::unique_ptr<ByteChannel>(std::move(channel));
 }
 

@@ -58,6 +58,17 @@ TEST_F(ProgramMemberTest, StartsItsRankAndReportsItsEnd) {
   EXPECT_EQ(core_->state().ended_us, 2'000'000) << "the age grows, so the end keeps its time";
 }
 
+TEST_F(ProgramMemberTest, CountsTheRanksOfOneIncarnation) {
+  From(Order(5));
+  EXPECT_TRUE(Any<program::Send>(On(program::RanksSucceeded{{{2, 0, 1}, {1, 0, 1}}})));
+  On(program::RanksSucceeded{{{2, 0, 1}}});
+  EXPECT_EQ(core_->state().ranks, (std::vector<RankCount>{{2, 0, 2}, {1, 0, 1}}));
+  On(program::Ended{0, "exit", "", Duration{0}});
+  EXPECT_EQ(core_->state().ranks.size(), 2u) << "the coordinator judges after the end";
+  From(Order(6));
+  EXPECT_TRUE(core_->state().ranks.empty());
+}
+
 TEST_F(ProgramMemberTest, OldOrdersHaveNoEffect) {
   From(Order(5));
   EXPECT_FALSE(Any<program::Start>(From(Order(5))));

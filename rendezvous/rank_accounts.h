@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Checks that the ranks of MPI that a launcher started have really run and succeeded. The exit code of a
+// launcher proves neither: Open MPI 5 may return 0 after it has lost a daemon, and a launcher that ignores
+// the hosts it should use starts all ranks where it runs. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "rendezvous/messages.h"
+
+namespace ringmaster::rendezvous {
+
+struct RanksOfWorker {
+  std::string pod;
+  const std::vector<RankCount>* ranks;  // that its agent has seen end with exit code 0
+};
+
+// Returns what is missing, for people; empty when nothing is: at least one rank ran in each worker, and for
+// each size of MPI_COMM_WORLD all of its ranks ended equally often.
+std::string FindMissingRank(const std::vector<RanksOfWorker>& workers);
+
+}  // namespace ringmaster::rendezvous

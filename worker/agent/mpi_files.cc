@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "worker/agent/mpi_files.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <sstream>
+#include <utility>
+
+#include "base/file.h"
+#include "worker/agent/mpi_hydra.h"
+#include "worker/agent/program_environment.h"
+
+namespace ringmaster::agent {
+
+std::string MpiHosts(const std::vector<rendezvous::Member>& members, const std::string& implementation,
+                     int32_t slots) {
+  std::string text;
+  for (const rendezvous::Member& member : members)
+    text += implementation == "openmpi" ? fmt::format("{} slots={}\n", member.pod, slots)
+                                        : fmt::format("{}:{}\n", member.pod, slots);
+  return text;
+}
+
+Status WriteMpiFiles(const std::string& folder, const rendezvous::StartProgram& order,
+                     const std::string& implementation, int32_t slots, const std::string& agent) {
+  std::string peers;
+  for (const rendezvous::Member& member : order.members) {
+    const auto [host, port] = SplitAddress(member.address);
+    peers += fmt::format("{} {} {} {}\n", member.pod, host, port, member.key);
+  }
+  RM_TRY(WriteFileAtomic(folder + kMpiPeers, peers));
+  RM_TRY(WriteFileAtomic(folder + kMpiHosts, MpiHosts(order.members, implementation, slots)));
+  const std::string link = folder + kMpiRsh;
+  ::unlink(link.c_str());
+  if (::symlink(agent.c_str(), link.c_str()) != 0) return ErrnoError("create " + link, errno);
+  if (implementation == "openmpi") return Ok();
+  const std::string bin = folder + kMpiBin;
+  RM_TRY(MakeFolder(bin));
+  for (const std::string_view name : kHydraNames) {
+    const std::string own = fmt::format("{}/{}", bin, name);
+    ::unlink(own.c_str());
+    if (::symlink(agent.c_str(), own.c_str()) != 0) return ErrnoError("create " + own, errno);
+  }
+  return Ok();
+}
+
+Result<std::vector<MpiPeer>> ReadMpiPeers(const std::string& folder) {
+  RM_ASSIGN(const std::string text, ReadFile(folder + kMpiPeers));
+  std::vector<MpiPeer> peers;
+  std::istringstream lines(text);
+  for (MpiPeer peer; lines >> peer.pod >> peer.host >> peer.port >> peer.key;) peers.push_back(peer);
+  return peers;
+}
+
+Result<MpiPeer> FindMpiPeer(const std::vector<MpiPeer>& peers, const std::string& pod) {
+  const auto it = std::find_if(peers.begin(), peers.end(), [&](const MpiPeer& p) { return p.pod == pod; });
+  if (it != peers.end()) return *it;
+  std::string names;
+  for (const MpiPeer& peer : peers) {
+    if (names.size() > 200) {
+      names += ", ...";
+      break;
+    }
+    names += (names.empty() ? "" : ", ") + peer.pod;
+  }
+  return Error{Code::kNotFound,
+               fmt::format("host {} is not a worker of this job, which has: {}", pod, names)};
+}
+
+std::string LauncherWords(const std::deque<std::string>& tail) {
+  constexpr size_t kMaxWords = 500;
+  const auto has_text = [](const std::string& line) {
+    return line.find_first_not_of(" \t\r-") != std::string::npos;
+  };
+  const auto is_frame = [&](const std::string& line) { return line.size() > 40 && !has_text(line); };
+  auto last = tail.rbegin();
+  while (last != tail.rend() && !has_text(*last) && !is_frame(*last)) ++last;
+  if (last == tail.rend()) return "";
+  if (!is_frame(*last)) return *last;
+  std::string words;
+  const auto first = std::find_if(last + 1, tail.rend(), is_frame);
+  for (auto line = first.base(); line != last.base() - 1; ++line) {
+    if (has_text(*line)) words += (words.empty() ? "" : " ") + *line;
+  }
+  return words.substr(0, kMaxWords);
+}
+
+std::vector<std::string> MpiVariables(const std::string& implementation, const std::string& folder,
+                                      const std::string& agent, int32_t slots, bool loopback,
+                                      const std::string& path, bool (*is_set)(const char* name)) {
+  std::vector<std::string> list = {std::string(kMpiFolderVariable) + "=" + folder};
+  const auto add = [&](const char* name, const std::string& value) {
+    list.push_back(fmt::format("{}={}", name, value));
+  };
+  const auto add_default = [&](const char* name, const std::string& value) {
+    if (!is_set(name)) add(name, value);
+  };
+  const std::string rsh = folder + kMpiRsh;
+  const std::string hosts = folder + kMpiHosts;
+  if (implementation == "openmpi") {
+    // Version 4, and 5, whose launcher is PRRTE. Each ignores the variables of the other.
+    const std::string rank = agent + " rank";
+    add("OMPI_MCA_plm_rsh_agent", rsh);
+    add("OMPI_MCA_plm_rsh_no_tree_spawn", "1");
+    add("OMPI_MCA_orte_leave_session_attached", "1");
+    add("OMPI_MCA_orte_default_hostfile", hosts);
+    add("OMPI_MCA_orte_keep_fqdn_hostnames", "1");
+    add("OMPI_MCA_orte_fork_agent", rank);
+    add("PRTE_MCA_plm_ssh_agent", rsh);
+    add("PRTE_MCA_plm_ssh_no_tree_spawn", "1");
+    add("PRTE_MCA_prte_leave_session_attached", "1");
+    add("PRTE_MCA_prte_default_hostfile", hosts);
+    add("PRTE_MCA_prte_keep_fqdn_hostnames", "1");
+    add("PRTE_MCA_prte_fork_agent", rank);
+    for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
+                             "PRTE_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM"})
+      add_default(name, "1");
+    // Pods of one node do not know of each other: each would bind its first rank to the same core.
+    add_default("OMPI_MCA_hwloc_base_binding_policy", "none");
+    add_default("PRTE_MCA_hwloc_default_binding_policy", "none");
+    if (loopback) {
+      // By default loopback is left out, and pods of one machine have no other address in common.
+      for (const char* name : {"OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include",
+                               "PRTE_MCA_prte_if_include", "PMIX_MCA_ptl_tcp_if_include"})
+        add_default(name, "lo");
+    }
+  }
+  if (implementation != "openmpi") add("PATH", folder + kMpiBin + ":" + path);
+  if (implementation == "mpich") {
+    add("HYDRA_HOST_FILE", hosts);
+    add("HYDRA_LAUNCHER", "ssh");
+    add("HYDRA_LAUNCHER_EXEC", rsh);
+  }
+  if (implementation == "intel") {
+    add("I_MPI_HYDRA_HOST_FILE", hosts);
+    add("I_MPI_HYDRA_BOOTSTRAP", "ssh");
+    add("I_MPI_HYDRA_BOOTSTRAP_EXEC", rsh);
+    add_default("I_MPI_PERHOST", std::to_string(slots));
+    add_default("I_MPI_PIN", "0");  // as for Open MPI
+  }
+  // Each pod keeps its own session folders.
+  if (loopback) add("TMPDIR", folder);
+  if (loopback) add(kMpiLocalVariable, "1");
+  return list;
+}
+
+}  // namespace ringmaster::agent
