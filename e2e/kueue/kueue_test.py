@@ -208,7 +208,7 @@ class WithKueue(unittest.TestCase):
         self.wait(lambda: self.usage("flavors") == {"reserved": 2, "spot": 3}, "both flavours are charged")
 
     def test_a_restart_keeps_the_quota(self):
-        """A failed worker restarts the gang. Kueue's admission stays, so nobody takes the quota in between."""
+        """A failed worker restarts the gang. Kueue's admission stays, so no other job takes the quota in between."""
         self.kueue.queue("restart", {"default": 2})
         self.rig.apply(queued("holds", "restart", replicas=2))
         self.wait(lambda: self.rig.running("holds", 2), "the job runs")
