@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program of the C interface for tests/process/emulated_library: gradients in the host's memory, or in that of an emulated GPU.
 
-Takes JSON: steps; pause, in seconds, of each micro-batch; numerics; gpu, whether gradients are on the GPU of the plugin that
+Takes JSON: steps; pause, in seconds, of each micro-batch; numerics; finishes, the step after which the run ends early (null: none), on
+the ranks finish_ranks (null: all); gpu, whether gradients are on the GPU of the plugin that
 RINGMASTER_DEVICE_PLUGIN names. Its memory is ordinary memory, so the program computes the same on both.
 """
 
@@ -60,6 +61,9 @@ class Program:
             for i, mean in enumerate(gradient):
                 weights[i] -= 0.1 * mean
         self.run.committed(0.1, reduced[1])
+        ranks = self.wanted["finish_ranks"]
+        if event.step == self.wanted["finishes"] and (ranks is None or event.rank in ranks):
+            self.run.finish()
 
     def train(self):
         config = _native.Config(
