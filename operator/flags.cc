@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <map>
+#include <vector>
 
 #include "operator/wiring/wiring.h"
 
@@ -31,6 +33,17 @@ bool ParsePorts(const std::string& text, Flags::Ports& ports) {
          ports.last < 65536;
 }
 
+// Parses "name=weight".
+bool ParseWeight(const std::string& text, std::map<std::string, int32_t>& weights) {
+  const size_t at = text.find('=');
+  if (at == std::string::npos || at == 0) return false;
+  int32_t weight = 0;
+  const char* const end = text.data() + text.size();
+  const auto read = std::from_chars(text.data() + at + 1, end, weight);
+  if (read.ec != std::errc() || read.ptr != end || weight < 1 || weight > 1000) return false;
+  return weights.emplace(text.substr(0, at), weight).second;
+}
+
 CLI::Option* AddSeconds(CLI::App& app, const std::string& name, Duration& value, const std::string& help) {
   return app
       .add_option_function<int>(
@@ -42,6 +55,7 @@ CLI::Option* AddSeconds(CLI::App& app, const std::string& name, Duration& value,
 // Flags whose text is parsed after CLI11 has run.
 struct RawFlags {
   std::string host_ports;
+  std::vector<std::string> namespace_weights;
   std::string log_format = "text";
 };
 
@@ -115,6 +129,12 @@ void AddWorkerFlags(CLI::App& app, Flags& flags, RawFlags& raw) {
   app.add_option("--coscheduling-scheduler", flags.coscheduling_scheduler,
                  "name of the scheduler that runs the coscheduling plug-in")
       ->capture_default_str();
+  app.add_option(
+         "--namespace-weights", raw.namespace_weights,
+         "weights of namespaces in the queue of the scheduling gate, NAME=WEIGHT separated by commas, "
+         "1 to 1000 (default: 1 each)")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   raw.host_ports = fmt::format("{}-{}", flags.host_ports.first, flags.host_ports.last);
   app.add_option("--host-ports", raw.host_ports,
                  "ports for workers on hostNetwork, first-last; each job gets a separate range")
@@ -149,6 +169,12 @@ std::string Finish(const RawFlags& raw, Flags& flags) {
     return "--metrics-open: only with a loopback --metrics-address, for example 127.0.0.1:8080";
   if (!ParsePorts(raw.host_ports, flags.host_ports))
     return "--host-ports: must be first-last, for example 20000-29999";
+  for (const std::string& weight : raw.namespace_weights)
+    if (!ParseWeight(weight, flags.namespace_weights))
+      return fmt::format(
+          "--namespace-weights: {}: must be NAME=WEIGHT with a weight from 1 to 1000, and each "
+          "name once",
+          weight);
   if (flags.rendezvous_address.empty()) return "--rendezvous-address: must not be empty";
   return {};
 }

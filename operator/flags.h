@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -40,7 +41,8 @@ struct Flags {
   std::chrono::seconds ca_life = std::chrono::hours(24 * 365);
   std::string gang = "auto";  // what spec.scheduling.gang `auto` means
   std::string coscheduling_scheduler;
-  std::string worker_image;  // ParseFlags defaults it to the image of this version
+  std::map<std::string, int32_t> namespace_weights;  // 1 for others
+  std::string worker_image;                          // ParseFlags defaults it to the image of this version
 
   bool log_json = false;
 };

@@ -180,6 +180,7 @@ class Operator {
       recorder_.Record({key.namespace_, key.name, uid}, event.warning, event.reason, event.message);
     };
     options.gang = control::GangModeOf(flags_.gang);
+    options.namespace_weights = flags_.namespace_weights;
     options.host_ports = {flags_.host_ports.first, flags_.host_ports.last - flags_.host_ports.first + 1};
     options.on_counts = [this](const kube::JobRecord& job, const core::JobCounts& before,
                                const core::Status& status) { CountWrite(metrics_, job, before, status); };

@@ -37,7 +37,8 @@ SETS = {
                    "metrics.readers[0].namespace=monitoring", "metrics.tokenSecret.name=token"],
     "environment": ["extraEnv[0].name=HTTPS_PROXY", "extraEnv[0].value=http://proxy:3128", "log.level=debug",
                     "log.format=json", "podLabels.team=ml", "podAnnotations.note=x"],
-    "gangs": ["gang.default=volcano", "gang.coschedulingScheduler=default-scheduler"],
+    "gangs": ["gang.default=volcano", "gang.coschedulingScheduler=default-scheduler", "gang.namespaceWeights.team-a=3",
+              "gang.namespaceWeights.team-b=1"],
     "another name": ["fullnameOverride=training", "leaderElection.leaseDurationSeconds=30"],
 }
 REFUSED = {

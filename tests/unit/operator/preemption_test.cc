@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -232,6 +233,171 @@ TEST(Preemption, PlansAreSufficientAndMinimal) {
   EXPECT_GT(with_shrunk, 100);
   EXPECT_GT(with_whole, 100);
   EXPECT_GT(without, 100);
+}
+
+// A cluster over time: jobs of three priorities, most of them elastic and with permission to preempt. Victims
+// end their pods some steps after they were asked, grow again as there is room, and wait in their old place.
+class PreemptingCluster {
+ public:
+  explicit PreemptingCluster(uint64_t seed) : rng_(seed), stage_(kNodes) {}
+
+  void Step(bool arrivals) {
+    now_ += 1;
+    for (auto it = ending_.begin(); it != ending_.end() && it->first <= now_; it = ending_.erase(it))
+      End(it->second.first, it->second.second);
+    for (auto& [name, job] : jobs_) {
+      if (!job.runs || job.stops || job.done || --job.left > 0) continue;
+      for (const auto& [rank, pod] : job.pods) stage_.capacity.Unreserve(pod);
+      job.pods.clear();
+      job.done = true;
+      done_ += 1;
+    }
+    if (arrivals && rng_.Chance(0.4)) Arrive();
+    for (auto& [name, job] : jobs_)
+      if (!job.runs && !job.done) Try(name, job);
+    for (RoomQueue::Sweep sweep; !sweep.done();)
+      for (const std::string& name : queue_.Ready(stage_.capacity, sweep)) Try(name, jobs_.at(name));
+    Grow();
+    Plan();
+  }
+  size_t open() const { return jobs_.size() - static_cast<size_t>(done_); }
+  int shrunk() const { return shrunk_; }
+  int stopped() const { return stopped_; }
+
+ private:
+  static constexpr int kNodes = 5;
+  struct Job {
+    RoomQueue::Wait wait;
+    int32_t least = 1;
+    int32_t allowed = 0;  // workers
+    std::string by;       // the job for which it has fewer
+    int64_t left = 0;     // steps
+    bool runs = false;
+    bool stops = false;
+    bool done = false;
+    std::map<int32_t, std::string> pods;
+  };
+
+  std::string PodOf(const std::string& name, int32_t rank) const { return fmt::format("{}-{}", name, rank); }
+
+  void Arrive() {
+    Job job;
+    job.wait.shape = shapes_[rng_.Below(shapes_.size())];
+    job.wait.pods = job.allowed = static_cast<int32_t>(1 + rng_.Below(kNodes));
+    job.wait.standing = {false, false, static_cast<int32_t>(rng_.Below(3)), now_};
+    job.wait.preempts = rng_.Chance(0.7);
+    job.least = static_cast<int32_t>(1 + rng_.Below(static_cast<uint64_t>(job.wait.pods)));
+    job.left = static_cast<int64_t>(1 + rng_.Below(30));
+    jobs_.emplace(fmt::format("j{:04}", jobs_.size()), std::move(job));
+  }
+
+  void Try(const std::string& name, Job& job) {
+    if (job.runs) return;
+    std::vector<std::string> pods;
+    for (int32_t rank = 0; rank < job.wait.pods; ++rank) pods.push_back(PodOf(name, rank));
+    bool reserved = false;
+    {
+      std::optional<Capacity::WithoutClaim> lifted;
+      if (queue_.MayUseClaim(name, job.wait.standing, stage_.capacity)) lifted.emplace(stage_.capacity);
+      reserved = stage_.capacity.Reserve(pods, job.wait.shape);
+    }
+    if (!reserved) return queue_.Set(name, job.wait, stage_.capacity);
+    queue_.Remove(name, stage_.capacity);
+    job.runs = true;
+    for (int32_t rank = 0; rank < job.wait.pods; ++rank) job.pods[rank] = PodOf(name, rank);
+  }
+
+  void Grow() {
+    for (auto& [name, job] : jobs_) {
+      if (!job.runs || job.stops || job.done) continue;
+      if (!job.by.empty() && !queue_.Contains(job.by)) {
+        job.by.clear();
+        job.allowed = job.wait.pods;
+      }
+      for (int32_t rank = 0; rank < job.allowed; ++rank)
+        if (!job.pods.contains(rank) && stage_.capacity.Reserve({PodOf(name, rank)}, job.wait.shape))
+          job.pods[rank] = PodOf(name, rank);
+    }
+  }
+
+  void Plan() {
+    const RoomQueue::Wait* wait = queue_.HeadWait();
+    if (wait == nullptr) return;
+    std::vector<RoomHolder> holders;
+    for (const auto& [name, job] : jobs_) {
+      if (job.done) continue;
+      RoomHolder& holder = holders.emplace_back();
+      holder.job = name;
+      holder.priority = job.wait.standing.priority;
+      holder.created = job.wait.standing.created;
+      holder.preemptible = true;
+      holder.workers = job.allowed;
+      holder.least = std::min(job.least, job.allowed);
+      for (const auto& [rank, pod] : job.pods) {
+        if (job.stops || rank >= job.allowed)
+          holder.leaving.push_back(pod);
+        else
+          holder.staying.push_back({rank, pod});
+      }
+    }
+    const int32_t priority = wait->standing.priority;
+    const PreemptionPlan plan = PlanPreemption(stage_.capacity, queue_.head(), *wait, holders);
+    EXPECT_TRUE(wait->preempts || plan.victims.empty());
+    stage_.capacity.SetLeaving({plan.leaving.begin(), plan.leaving.end()});
+    queue_.Refresh(stage_.capacity);
+    for (const Victim& victim : plan.victims) {
+      Job& job = jobs_.at(victim.job);
+      EXPECT_LT(job.wait.standing.priority, priority);
+      (victim.workers == 0 ? stopped_ : shrunk_) += 1;
+      job.stops = victim.workers == 0;
+      if (!job.stops) job.allowed = victim.workers;
+      if (!job.stops) job.by = queue_.head();
+      for (const auto& [rank, pod] : job.pods)
+        if (job.stops || rank >= job.allowed)
+          ending_.emplace(now_ + 1 + static_cast<int64_t>(rng_.Below(4)), std::pair(victim.job, rank));
+    }
+  }
+
+  // A pod of a victim ends.
+  void End(const std::string& name, int32_t rank) {
+    Job& job = jobs_.at(name);
+    const auto pod = job.pods.find(rank);
+    if (pod == job.pods.end() || (!job.stops && rank < job.allowed)) return;
+    stage_.capacity.Unreserve(pod->second);
+    job.pods.erase(pod);
+    if (!job.stops || !job.pods.empty()) return;
+    job.stops = job.runs = false;
+    job.by.clear();
+    job.allowed = job.wait.pods;
+  }
+
+  SplitMix64 rng_;
+  Stage stage_;
+  RoomQueue queue_;
+  const std::vector<Capacity::Shape> shapes_ = {ShapeOf(1), ShapeOf(2), ShapeOf(4), ShapeOf(8)};
+  std::map<std::string, Job> jobs_;
+  std::multimap<int64_t, std::pair<std::string, int32_t>> ending_;
+  int64_t now_ = 0;
+  int64_t done_ = 0;
+  int shrunk_ = 0;
+  int stopped_ = 0;
+};
+
+// No deadlock, no livelock, no starvation: when jobs have stopped to come, all of them end.
+TEST(Preemption, EveryJobEnds) {
+  int shrunk = 0;
+  int stopped = 0;
+  for (uint64_t seed = 1; seed <= 100; ++seed) {
+    PreemptingCluster cluster(seed);
+    for (int i = 0; i < 100; ++i) cluster.Step(true);
+    int more = 0;
+    for (; more < 3000 && cluster.open() > 0; ++more) cluster.Step(false);
+    ASSERT_EQ(cluster.open(), 0u) << "seed " << seed;
+    shrunk += cluster.shrunk();
+    stopped += cluster.stopped();
+  }
+  EXPECT_GT(shrunk, 100);
+  EXPECT_GT(stopped, 100);
 }
 
 TEST(Preemption, TheClaimPrefersRoomThatBecomesFreeSoon) {
