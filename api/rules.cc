@@ -184,7 +184,7 @@ class Rulebook {
     if (Clean({"spec.lifecycle.success"}) && mpi && !launcher && spec_.lifecycle.success && !library_) {
       Add("spec.lifecycle.success",
           fmt::format("must be Launcher when spec.framework is mpi (got \"{}\"): the other workers run no "
-                      "command of their own; remove it",
+                      "command; remove it",
                       *spec_.lifecycle.success));
     }
     if (Clean({"spec.lifecycle.success"}) && !mpi && launcher && spec_.framework != "native" && !library_) {
