@@ -471,6 +471,8 @@ void MpiPod::OnRankEnded(Rank& rank, int32_t code, const std::string& words) {
   rank.ended = true;
   if (code == 0) {
     (void)::send(counts_.get(), rank.count.data(), rank.count.size(), MSG_NOSIGNAL);
+  } else if (code < 0) {
+    Fail(kPeerLost, fmt::format("the daemon of {} has ended", rank.name), kLinger);
   } else {
     const std::string text = rank.name + " " + DescribeCode(code) + (words.empty() ? "" : ": " + words);
     Fail(code, text, code > kKilled ? Duration{0} : kLinger);

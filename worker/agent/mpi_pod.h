@@ -66,7 +66,7 @@ class MpiPod {
   void StopAll(Time now);
   // The first failure counts, unless it is a probable consequence and another one is not.
   void Fail(int32_t code, std::string text, Duration linger);
-  // Tells the agent and the reader of the log why this process is going to fail.
+  // Reports why this process is going to fail, to the agent and in the log.
   void Report(const std::string& text);
   bool IsEnded() const;
 
