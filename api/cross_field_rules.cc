@@ -147,9 +147,8 @@ const std::vector<CelRule>& CrossFieldRules() {
        {"framework", "launch.kind", "lifecycle.success"},
        "self.framework == 'mpi' && self.launch.kind != 'library' && has(self.lifecycle.success)",
        "self.lifecycle.success == 'Launcher'",
-       "must be Launcher when spec.framework is mpi (got \"{self.lifecycle.success}\"): the other workers "
-       "run "
-       "no command; remove it"},
+       "must be Launcher when spec.framework is mpi (got \"{self.lifecycle.success}\"): the command "
+       "runs in the first worker only; remove it"},
       {"spec",
        "lifecycle.success",
        {"framework", "launch.kind", "lifecycle.success"},

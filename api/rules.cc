@@ -183,8 +183,8 @@ class Rulebook {
     const bool launcher = spec_.lifecycle.success.value_or("") == "Launcher";
     if (Clean({"spec.lifecycle.success"}) && mpi && !launcher && spec_.lifecycle.success && !library_) {
       Add("spec.lifecycle.success",
-          fmt::format("must be Launcher when spec.framework is mpi (got \"{}\"): the other workers run no "
-                      "command; remove it",
+          fmt::format("must be Launcher when spec.framework is mpi (got \"{}\"): the command runs in "
+                      "the first worker only; remove it",
                       *spec_.lifecycle.success));
     }
     if (Clean({"spec.lifecycle.success"}) && !mpi && launcher && spec_.framework != "native" && !library_) {

@@ -16,8 +16,8 @@ std::string FindMissingRank(const std::vector<RanksOfWorker>& workers) {
     for (const RankCount& one : *worker.ranks) worlds[one.size][one.rank] += one.count;
   }
   if (worlds.empty())
-    return "no agent has seen a rank: does launch.mpi name the MPI of the image, and does the command start "
-           "mpirun or mpiexec?";
+    return "no agent has seen a rank: launch.mpi must name the MPI of the image, and the command must start "
+           "mpirun or mpiexec, with MPICH and Intel MPI by their names instead of a path";
   for (const auto& [size, counts] : worlds) {
     int64_t most = 0;
     for (const auto& [rank, count] : counts) most = std::max(most, count);

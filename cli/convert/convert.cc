@@ -50,18 +50,11 @@ std::vector<api::Parsed> Objects(std::string_view text) {
 
 // Why a document of another kind is not converted.
 Remark OtherKind(const std::string& api_version, const std::string& kind, api::Mark mark) {
-  if (kind == "MPIJob") {
-    return {"kind",
-            "an MPIJob starts its ranks by mpirun, and a TrainingJob has no MPI launcher: the job stays with "
-            "the MPI "
-            "operator",
-            true, mark};
-  }
   if (api_version.starts_with("kubeflow.org/") || api_version == kTrainer) {
     return {
         "kind",
-        fmt::format("{} of {} is not supported: give a PyTorchJob, TFJob or JAXJob of kubeflow.org/v1, or "
-                    "a TrainJob of {}",
+        fmt::format("{} of {} is not supported: give a PyTorchJob, TFJob or JAXJob of kubeflow.org/v1, an "
+                    "MPIJob of kubeflow.org/v2beta1, or a TrainJob of {}",
                     kind, api_version, kTrainer),
         true, mark};
   }

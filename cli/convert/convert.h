@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Converts manifests of other operators to TrainingJobs: PyTorchJob, TFJob and JAXJob (kubeflow.org/v1) and
-// TrainJob (trainer.kubeflow.org/v1alpha1). A job that would not run as a TrainingJob is refused with the
-// reason. Newcomers read replica_job.cc first. Pure functions.
+// Converts manifests of other operators to TrainingJobs: PyTorchJob, TFJob and JAXJob (kubeflow.org/v1),
+// MPIJob (kubeflow.org/v2beta1) and TrainJob (trainer.kubeflow.org/v1alpha1). A job that would not run as a
+// TrainingJob is refused with the reason. Newcomers read replica_job.cc first. Pure functions.
 #pragma once
 
 #include <string>
@@ -28,6 +28,18 @@ std::vector<Converted> ConvertManifests(std::string_view text);
 
 bool IsReplicaJob(const std::string& api_version, const std::string& kind);
 void ConvertReplicaJob(Source& source, const std::string& kind, Json& job);
+
+// The templates of an MPIJob, with their paths in the source.
+struct MpiJobPods {
+  Json launcher;
+  std::string launcher_path;
+  Json worker;
+  std::string worker_path;
+  int64_t replicas = 1;
+  int64_t slots = 1;
+};
+// Completes spec.workers.template.
+void ConvertMpiPods(Source& source, const MpiJobPods& pods, Json& job);
 
 // `runtimes` are the documents with a TrainingRuntime or a ClusterTrainingRuntime.
 void ConvertTrainJob(Source& source, const std::vector<Json>& runtimes, Json& job);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// PyTorchJob, TFJob and JAXJob: replica specs by role, and a run policy.
+// PyTorchJob, TFJob, JAXJob and MPIJob: replica specs by role, and a run policy.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,16 +15,18 @@ namespace ringmaster::cli::convert {
 namespace {
 
 struct Kind {
+  const char* version;
   const char* name;
   const char* roles;  // the map of replica specs
   const char* framework;
   const char* container;       // the one that trains
   const char* restart_policy;  // the default
 };
-constexpr std::array<Kind, 3> kKinds = {{
-    {"PyTorchJob", "pytorchReplicaSpecs", "pytorch", "pytorch", "OnFailure"},
-    {"TFJob", "tfReplicaSpecs", "tensorflow", "tensorflow", "Never"},
-    {"JAXJob", "jaxReplicaSpecs", "jax", "jax", "OnFailure"},
+constexpr std::array<Kind, 4> kKinds = {{
+    {"kubeflow.org/v1", "PyTorchJob", "pytorchReplicaSpecs", "pytorch", "pytorch", "OnFailure"},
+    {"kubeflow.org/v1", "TFJob", "tfReplicaSpecs", "tensorflow", "tensorflow", "Never"},
+    {"kubeflow.org/v1", "JAXJob", "jaxReplicaSpecs", "jax", "jax", "OnFailure"},
+    {"kubeflow.org/v2beta1", "MPIJob", "mpiReplicaSpecs", "mpi", "", "OnFailure"},
 }};
 
 const Kind* KindOf(const std::string& name) {
@@ -77,6 +79,7 @@ class ReplicaJob {
     RunPolicy();
     if (kind_.name == std::string("PyTorchJob")) ElasticPolicy();
     if (kind_.name == std::string("TFJob")) SuccessPolicy(roles);
+    if (kind_.framework == std::string("mpi")) return Mpi(roles);
     if (!roles.empty()) Workers(roles);
   }
 
@@ -110,6 +113,7 @@ class ReplicaJob {
   // Whether a TrainingJob can have the role.
   bool Fits(const Role& role) {
     if (role.name == "worker") return true;
+    if (role.name == "launcher" && kind_.framework == std::string("mpi")) return true;
     if (role.name == "master" && kind_.framework == std::string("pytorch")) return true;
     const bool known = role.name == "chief" || role.name == "ps" || role.name == "evaluator";
     if (known && kind_.framework == std::string("tensorflow")) return true;
@@ -155,6 +159,35 @@ class ReplicaJob {
     if (!others.empty() && Spec().contains("launch"))
       source_.Refuse(path + ".spec.containers",
                      "must have a command: the agents start the programs of roles");
+  }
+
+  // The launcher runs in the first worker. In a job without workers it is the only one.
+  void Mpi(const std::vector<Role>& roles) {
+    const std::string implementation = source_.TakeText("spec.mpiImplementation").value_or("OpenMPI");
+    const std::string name = Lower(implementation);
+    if (name != "openmpi" && name != "mpich" && name != "intel")
+      source_.Refuse("spec.mpiImplementation",
+                     fmt::format("must be OpenMPI, MPICH or Intel (got \"{}\")", implementation));
+    Spec()["launch"]["mpi"] = name;
+    const int64_t slots = source_.TakeInteger("spec.slotsPerWorker").value_or(1);
+    const bool launcher_works = source_.TakeFlag("spec.runLauncherAsWorker").value_or(false);
+    const std::string minimum = "spec.runPolicy.schedulingPolicy.minAvailable";
+    if (source_.Take(minimum) != nullptr) source_.Note(minimum, "was left out: all workers start together");
+    if (roles.empty()) return;
+    const Role& launcher = roles.front();
+    const Role& worker = roles.back();
+    if (launcher.name != "launcher")
+      return source_.Refuse(fmt::format("spec.{}", kind_.roles), "must have the role Launcher");
+    if (launcher.replicas != 1) source_.Refuse(launcher.path + ".replicas", "must be 1");
+    Restart(launcher);
+    const bool separate = roles.size() > 1;
+    const int64_t replicas = separate ? worker.replicas + (launcher_works ? 1 : 0) : 1;
+    Spec()["workers"]["replicas"] = replicas;
+    if (slots != 1) Spec()["workers"]["slots"] = std::to_string(slots);
+    ConvertMpiPods(source_,
+                   {launcher.pod_template, launcher.path + ".template", worker.pod_template,
+                    worker.path + ".template", replicas, slots},
+                   job_);
   }
 
   // Adds an entry of spec.roles, with a template unless it is that of the workers.
@@ -268,13 +301,16 @@ std::string RemedyOfReplicaJob(const std::string& path) {
   if (path == "spec.runPolicy.schedulingPolicy.minResources")
     return "the operator adds up the requests of the pods";
   if (path == "spec.enableDynamicWorker") return "set workers.min and workers.max for an elastic job";
+  if (path == "spec.sshAuthMountPath") return "the agents take the place of SSH";
+  if (path == "spec.launcherCreationPolicy") return "the launcher starts when all workers are there";
   return {};
 }
 
 }  // namespace
 
 bool IsReplicaJob(const std::string& api_version, const std::string& kind) {
-  return api_version == "kubeflow.org/v1" && KindOf(kind) != nullptr;
+  const Kind* const known = KindOf(kind);
+  return known != nullptr && api_version == known->version;
 }
 
 void ConvertReplicaJob(Source& source, const std::string& kind, Json& job) {

@@ -113,10 +113,9 @@ std::vector<std::string> MpiVariables(const std::string& implementation, const s
     add("OMPI_MCA_orte_fork_agent", rank);
     add("PRTE_MCA_plm_ssh_agent", rsh);
     add("PRTE_MCA_plm_ssh_no_tree_spawn", "1");
-    add("PRTE_MCA_prte_leave_session_attached", "1");
     add("PRTE_MCA_prte_default_hostfile", hosts);
     add("PRTE_MCA_prte_keep_fqdn_hostnames", "1");
-    add("PRTE_MCA_prte_fork_agent", rank);
+    add("PRTE_MCA_odls_base_exec_agent", rank);
     for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
                              "PRTE_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM"})
       add_default(name, "1");
@@ -125,9 +124,11 @@ std::vector<std::string> MpiVariables(const std::string& implementation, const s
     add_default("PRTE_MCA_hwloc_default_binding_policy", "none");
     if (loopback) {
       // By default loopback is left out, and pods of one machine have no other address in common.
-      for (const char* name : {"OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include",
-                               "PRTE_MCA_prte_if_include", "PMIX_MCA_ptl_tcp_if_include"})
+      for (const char* name : {"OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include"})
         add_default(name, "lo");
+      // The collectives of Open MPI 5 by nodes tell nodes apart by their host names, which are the same here:
+      // its ranks would wait for each other, or use wrong data.
+      add_default("OMPI_MCA_coll_han_priority", "0");
     }
   }
   if (implementation != "openmpi") add("PATH", folder + kMpiBin + ":" + path);

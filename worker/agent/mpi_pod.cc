@@ -37,6 +37,7 @@ namespace ringmaster::agent {
 namespace {
 
 constexpr int kKilled = 128;         // exit codes from here on are signals
+constexpr int kPeerLost = 255;       // of launchers: probably a consequence
 constexpr size_t kMaxSessions = 64;  // a launcher needs one, or one for each time that it runs
 constexpr size_t kMaxInput = size_t{256} << 10;
 constexpr Duration kHandshakeLimit = seconds(10);
@@ -400,6 +401,8 @@ void MpiPod::OnChild(pid_t pid, int status) {
   const int code = CodeOf(status);
   if (pid == launcher_) {
     launcher_code_ = code;
+    // Otherwise its exit code is that of a rank, or says that it has lost one.
+    if (WIFSIGNALED(status)) Fail(code, fmt::format("the launcher {}", DescribeCode(code)), Duration{0});
     return;
   }
   for (const auto& session : sessions_) {
@@ -439,8 +442,9 @@ void MpiPod::ReadRank(Rank& rank) {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) return;
     if (got <= 0) {
+      // By a daemon that has lost its launcher, most often.
       if (!rank.ended && !rank.name.empty())
-        Fail(kKilled + SIGKILL, fmt::format("{} was killed with its daemon", rank.name), Duration{0});
+        Fail(kPeerLost, fmt::format("{} was killed with its daemon", rank.name), kLinger);
       return rank.socket.Reset();
     }
     const std::string text(message.data(), static_cast<size_t>(got));
@@ -467,6 +471,8 @@ void MpiPod::OnRankEnded(Rank& rank, int32_t code, const std::string& words) {
   rank.ended = true;
   if (code == 0) {
     (void)::send(counts_.get(), rank.count.data(), rank.count.size(), MSG_NOSIGNAL);
+  } else if (code < 0) {
+    Fail(kPeerLost, fmt::format("the daemon of {} has ended", rank.name), kLinger);
   } else {
     const std::string text = rank.name + " " + DescribeCode(code) + (words.empty() ? "" : ": " + words);
     Fail(code, text, code > kKilled ? Duration{0} : kLinger);
@@ -476,7 +482,7 @@ void MpiPod::OnRankEnded(Rank& rank, int32_t code, const std::string& words) {
 }
 
 void MpiPod::Fail(int32_t code, std::string text, Duration linger) {
-  if (failure_ || stopping_) return;
+  if (stopping_ || (failure_ && (failure_->code != kPeerLost || code == kPeerLost))) return;
   Report(text);
   failure_ = Failure{code, std::move(text), Now() + linger};
 }

@@ -64,8 +64,9 @@ class MpiPod {
   void ReadRank(Rank& rank);
   void OnRankEnded(Rank& rank, int32_t code, const std::string& words);
   void StopAll(Time now);
+  // The first failure counts, unless it is a probable consequence and another one is not.
   void Fail(int32_t code, std::string text, Duration linger);
-  // Tells the agent and the reader of the log why this process is going to fail.
+  // Reports why this process is going to fail, to the agent and in the log.
   void Report(const std::string& text);
   bool IsEnded() const;
 

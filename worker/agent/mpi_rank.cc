@@ -182,6 +182,9 @@ int RunRank(std::vector<std::string> command) {
   ::sigprocmask(SIG_BLOCK, &all, &before);
   const Fd signals(::signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK));
   const pid_t self = ::getpid();
+  const pid_t daemon = ::getppid();
+  const int daemon_ended = SIGRTMAX;  // which no launcher sends
+  ::prctl(PR_SET_PDEATHSIG, daemon_ended);
   const pid_t pid = ::fork();
   if (pid == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -204,6 +207,7 @@ int RunRank(std::vector<std::string> command) {
   LastLine last;
   int status = 0;
   bool open = true;
+  bool lost = false;  // its daemon has ended
   while (true) {
     std::array<pollfd, 2> polled = {pollfd{signals.get(), POLLIN, 0},
                                     pollfd{open ? errors->read.get() : -1, POLLIN, 0}};
@@ -214,6 +218,10 @@ int RunRank(std::vector<std::string> command) {
     while (::read(signals.get(), &info, sizeof info) == sizeof info) {
       if (info.ssi_signo == SIGCHLD) {
         ended = ended || ::waitpid(pid, &status, WNOHANG) == pid;
+      } else if (static_cast<int>(info.ssi_signo) == daemon_ended) {
+        // The signal is also sent when a thread of the daemon ends.
+        lost = lost || ::getppid() != daemon;
+        if (lost) ::kill(-pid, SIGKILL);
       } else if (info.ssi_signo != SIGPIPE && info.ssi_signo != SIGTTIN && info.ssi_signo != SIGTTOU) {
         ::kill(-pid, static_cast<int>(info.ssi_signo));
       }
@@ -222,7 +230,7 @@ int RunRank(std::vector<std::string> command) {
   }
   if (open) CopyErrors(errors->read.get(), last);
   const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-  TellPod(socket, fmt::format("{} {}", code, code == 0 ? "" : last.Take()));
+  TellPod(socket, fmt::format("{} {}", lost ? -1 : code, code == 0 ? "" : last.Take()));
   if (socket.valid()) {
     // The rank counts before its launcher learns that it has ended.
     pollfd wait = {socket.get(), POLLIN, 0};

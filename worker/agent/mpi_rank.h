@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// `ringmaster-agent rank PROGRAM ARGS...` runs one rank of MPI and tells the pod's program (mpi_pod.h) what
-// becomes of it. The daemons of MPI start it in place of the rank. A wrapper is exact where looking at the
+// `ringmaster-agent rank PROGRAM ARGS...` runs one rank of MPI and reports to the pod's program (mpi_pod.h)
+// how it ends. The daemons of MPI start it in place of the rank. A wrapper is exact where looking at the
 // processes of the pod is not: it sees a rank that lives for a millisecond, and its exit code, which only the
 // parent learns.
 //
@@ -18,8 +18,8 @@ namespace ringmaster::agent {
 // Returns the exit code of the rank, or ends this process with the signal that ended the rank.
 int RunRank(std::vector<std::string> command);
 
-// A wrapper sends two messages to the socket kMpiRanks: "RANK SIZE PID" at its start, and "CODE LAST WORDS"
-// when the rank has ended. The pod's program answers the second one. Without the second, the wrapper was
-// killed.
+// A wrapper sends two messages to the socket kMpiRanks: "RANK SIZE PID" at its start, and "CODE MESSAGE"
+// when the rank has ended; CODE is -1 if its daemon ended before. The pod's program answers the second one.
+// Without the second, the wrapper was killed.
 
 }  // namespace ringmaster::agent

@@ -449,8 +449,8 @@ void ProgramAgent::ReadMpi(Time now) {
   mpi_socket_->Read([&](std::string_view message) {
     if (!program_) return;
     if (message.starts_with(kMpiFailed)) {
-      if (mpi_failure_.empty()) mpi_failed_at_ = now;
-      if (mpi_failure_.empty()) mpi_failure_ = message.substr(std::strlen(kMpiFailed));
+      mpi_failed_at_ = now;
+      mpi_failure_ = message.substr(std::strlen(kMpiFailed));
       return;
     }
     rendezvous::RankCount one{.count = 1};

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The pods of an MPIJob: its launcher becomes the command of the workers, of which the first runs it.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <string_view>
+#include <utility>
+
+#include "cli/convert/convert.h"
+
+namespace ringmaster::cli::convert {
+namespace {
+
+// Where the MPI operator mounts the list of hosts.
+constexpr std::string_view kHostsFolder = "/etc/mpi/";
+constexpr std::array<std::string_view, 7> kHostOptions = {
+    "--hostfile",        "-hostfile", "--machinefile", "-machinefile", "--default-hostfile",
+    "-default-hostfile", "-f"};
+constexpr std::array<std::string_view, 4> kCountOptions = {"-n", "-np", "--n", "--np"};
+
+template <size_t n>
+bool Has(const std::array<std::string_view, n>& list, std::string_view word) {
+  return std::find(list.begin(), list.end(), word) != list.end();
+}
+
+Json* FirstContainer(Json& pod_template) {
+  if (!pod_template.is_object() || !pod_template.contains("spec")) return nullptr;
+  Json& spec = pod_template["spec"];
+  if (!spec.is_object() || !spec.contains("containers")) return nullptr;
+  Json& list = spec["containers"];
+  return list.is_array() && !list.empty() && list.front().is_object() ? &list.front() : nullptr;
+}
+
+// Removes the option with the list of hosts that the MPI operator mounts. Returns what was removed.
+std::vector<std::string> RemoveHosts(Json& words) {
+  std::vector<std::string> removed;
+  Json kept = Json::array();
+  for (size_t i = 0; i < words.size(); ++i) {
+    const auto text = [&](size_t at) {
+      return at < words.size() && words[at].is_string() ? words[at].get<std::string>() : std::string();
+    };
+    if (Has(kHostOptions, text(i)) && text(i + 1).starts_with(kHostsFolder)) {
+      removed.push_back(text(i));
+      removed.push_back(text(++i));
+    } else {
+      kept.push_back(words[i]);
+    }
+  }
+  words = std::move(kept);
+  return removed;
+}
+
+// The number of ranks that the command names; 0: none.
+int64_t RanksOf(const Json& words) {
+  for (size_t i = 0; i + 1 < words.size(); ++i) {
+    if (!words[i].is_string() || !words[i + 1].is_string()) continue;
+    const std::string& number = words[i + 1].get_ref<const std::string&>();
+    int64_t ranks = 0;
+    if (!Has(kCountOptions, words[i].get_ref<const std::string&>())) continue;
+    std::from_chars(number.data(), number.data() + number.size(), ranks);
+    return ranks;
+  }
+  return 0;
+}
+
+class MpiPods {
+ public:
+  MpiPods(Source& source, const MpiJobPods& pods, Json& job) : source_(source), pods_(pods), job_(job) {}
+
+  void Convert() {
+    Json launcher_template = pods_.launcher;
+    Json worker_template = pods_.worker;
+    const Json* launcher = FirstContainer(launcher_template);
+    Json* worker = FirstContainer(worker_template);
+    if (launcher == nullptr || !launcher->contains("command") || !(*launcher)["command"].is_array() ||
+        (*launcher)["command"].empty())
+      return source_.Refuse(pods_.launcher_path,
+                            "must have a container with the command that starts mpirun: the agent starts it");
+    if (worker == nullptr) return source_.Refuse(pods_.worker_path, "must have spec.containers");
+    TakeCommand(*launcher, *worker);
+    TakeEnvironment(*launcher, *worker);
+    Compare(launcher_template, worker_template, *launcher, *worker);
+    UseTemplate(source_, {pods_.worker_path, "", pods_.launcher_path}, std::move(worker_template), "", "",
+                job_);
+  }
+
+ private:
+  void TakeCommand(const Json& launcher, Json& worker) {
+    if (worker.contains("command") || worker.contains("args"))
+      source_.Note(pods_.worker_path + ".spec.containers",
+                   "the command of the workers was left out: agents take the place of sshd");
+    worker.erase("args");
+    for (const char* member : {"command", "args", "workingDir"}) {
+      if (launcher.contains(member)) worker[member] = launcher[member];
+    }
+    std::vector<std::string> removed;
+    int64_t ranks = 0;
+    for (const char* member : {"command", "args"}) {
+      if (!worker.contains(member) || !worker[member].is_array()) continue;
+      for (std::string& word : RemoveHosts(worker[member])) removed.push_back(std::move(word));
+      ranks = std::max(ranks, RanksOf(worker[member]));
+    }
+    const std::string path = pods_.launcher_path + ".spec.containers";
+    if (!removed.empty())
+      source_.Note(path, fmt::format("removed {}: the agent gives the launcher the hosts of each start",
+                                     fmt::join(removed, " ")));
+    const int64_t places = pods_.replicas * pods_.slots;
+    if (ranks > 0 && ranks != places)
+      source_.Note(path,
+                   fmt::format("the command starts {} ranks, and the workers have {} slots: each worker "
+                               "must run a rank",
+                               ranks, places));
+  }
+
+  // The worker's variables win.
+  void TakeEnvironment(const Json& launcher, Json& worker) {
+    for (const Json& variable : json::Items(launcher, "env")) {
+      Json& own = worker["env"];
+      if (!own.is_array()) own = Json::array();
+      const bool known = std::any_of(own.begin(), own.end(), [&](const Json& other) {
+        return json::Text(other, "name") == json::Text(variable, "name");
+      });
+      if (!known) own.push_back(variable);
+    }
+  }
+
+  // Notes what only the launcher's pod had.
+  void Compare(const Json& launcher_template, const Json& worker_template, const Json& launcher,
+               const Json& worker) {
+    const std::string path = pods_.launcher_path + ".spec.containers";
+    if (json::Text(launcher, "image") != json::Text(worker, "image"))
+      source_.Note(path,
+                   fmt::format("the launcher runs in the first worker, so in its image {} instead of {}",
+                               json::Text(worker, "image"), json::Text(launcher, "image")));
+    std::vector<std::string> lost;
+    const auto collect = [&](const Json& theirs, const Json& ours, const std::string& prefix,
+                             std::initializer_list<std::string_view> taken) {
+      if (!theirs.is_object()) return;
+      for (const auto& [key, value] : theirs.items()) {
+        const bool known = std::find(taken.begin(), taken.end(), key) != taken.end();
+        if (!known && (!ours.is_object() || !ours.contains(key) || ours[key] != value))
+          lost.push_back(prefix + key);
+      }
+    };
+    collect(launcher_template["spec"], worker_template["spec"], "spec.", {"containers", "restartPolicy"});
+    collect(launcher, worker, "spec.containers[0].",
+            {"name", "image", "command", "args", "workingDir", "env", "resources", "imagePullPolicy"});
+    if (!lost.empty())
+      source_.Note(pods_.launcher_path, fmt::format("the launcher runs in the first worker, without its {}",
+                                                    fmt::join(lost, ", ")));
+  }
+
+  Source& source_;
+  const MpiJobPods& pods_;
+  Json& job_;
+};
+
+}  // namespace
+
+void ConvertMpiPods(Source& source, const MpiJobPods& pods, Json& job) {
+  MpiPods(source, pods, job).Convert();
+}
+
+}  // namespace ringmaster::cli::convert
