@@ -11,7 +11,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "operator"))
 from cluster import Cluster  # noqa: E402
 from kueue import Kueue  # noqa: E402
-from rig import STEADY, Rig, job  # noqa: E402
+from rig import ROOT, STEADY, KubectlError, Rig, job  # noqa: E402
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 
@@ -91,9 +91,13 @@ class WithKueue(unittest.TestCase):
             self.wait(lambda n=name: self.rig.running(n, 2), f"{name} runs")
             for later in names[i + 1:]:
                 self.assertEqual(self.rig.pods(later), [])
-                found = self.rig.wait_condition(later, "Admitted", "False", "WaitingForQuota")
-                self.assertRegex(found["message"], r"queue order: .*nvidia.com/gpu")
+                # Kueue need not consider a job like the one before it, which does not fit.
+                self.assertIn(self.rig.wait_condition(later, "Admitted", "False")["reason"], ("Queued", "WaitingForQuota"))
                 self.assertEqual(self.rig.status(later)["phase"], "Pending")
+            if i == 0:
+                found = self.rig.wait_condition("middle", "Admitted", "False", "WaitingForQuota")
+                print(f"middle waits: {found['message']}", flush=True)
+                self.assertRegex(found["message"], r"queue order: .*nvidia.com/gpu")
             self.finish(name)
         self.rig.wait_phase("ant", "Succeeded")
 
@@ -106,6 +110,42 @@ class WithKueue(unittest.TestCase):
         self.kueue.queue("somewhere", {"default": 4})
         self.cluster.kubectl("label", "tj", "lost", QUEUE + "=somewhere", "--overwrite")
         self.wait(lambda: self.rig.running("lost", 1), "the job runs in the other queue")
+
+    def test_the_label_of_a_running_job(self):
+        """The policy refuses another queue while the job runs. Without it the job keeps its quota."""
+        self.kueue.queue("before", {"default": 4})
+        self.kueue.queue("after", {"default": 4})
+        self.rig.apply(queued("moves", "before", replicas=1))
+        self.wait(lambda: self.rig.running("moves", 1), "the job runs")
+        self.rig.wait_condition("moves", "Admitted")
+        policy = str(ROOT / "config/kueue-policy.yaml")
+        self.cluster.kubectl("apply", "--server-side", "-f", policy)
+        self.addCleanup(self.cluster.kubectl, "delete", "--ignore-not-found", "-f", policy)
+
+        def relabel(*more):
+            self.cluster.kubectl("label", "tj", "moves", QUEUE + "=after", "--overwrite", *more)
+
+        def refused():
+            try:
+                relabel("--dry-run=server")
+            except KubectlError as error:
+                self.assertIn("cannot be changed while the job runs", str(error))
+                return True
+            return False  # the API server does not know the policy yet
+        self.wait(refused, "the policy holds")
+        self.cluster.kubectl("patch", "tj", "moves", "--type=merge", "-p", '{"spec": {"suspend": true}}')
+        self.rig.wait_condition("moves", "Suspended")
+        relabel()
+        self.cluster.kubectl("patch", "tj", "moves", "--type=merge", "-p", '{"spec": {"suspend": false}}')
+        self.wait(lambda: self.rig.running("moves", 1), "the job runs again")
+        self.assertEqual(self.kueue.workload("moves")["spec"]["queueName"], "after")
+        # A change that no policy refuses.
+        self.cluster.kubectl("delete", "-f", policy)
+        self.wait(lambda: not refused(), "the policy is gone")
+        self.cluster.kubectl("label", "tj", "moves", QUEUE + "-")
+        time.sleep(2)
+        self.assertTrue(self.rig.running("moves", 1))
+        self.assertTrue(self.kueue.admitted("moves"))
 
     def test_a_deleted_job_lets_go(self):
         self.kueue.queue("delete", {"default": 2})
@@ -140,7 +180,7 @@ class WithKueue(unittest.TestCase):
         self.finish("winner")
         self.wait(lambda: self.rig.running("victim", 4), "the victim runs again")
         self.assertEqual(self.rig.status("victim")["attempt"], 2)
-        self.assertEqual(self.rig.status("victim")["restarts"]["charged"], 0)
+        self.assertEqual(self.rig.status("victim").get("restarts", {}).get("charged", 0), 0)
         self.kueue.wait_condition("victim", "PodsReady", "True", "Started")
 
     def test_preemption_of_an_elastic_job(self):

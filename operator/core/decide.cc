@@ -128,10 +128,11 @@ Display Refresh(const Observed& o, Ledger ledger, Time now, Decision& decision, 
     deferrable = EqualIgnoringDetails(display, before);
     const Reason scheduled = display.Of(ConditionType::kScheduled).reason;
     const bool waits =
-        !ledger.placed && (scheduled == Reason::kWaitingForCapacity || scheduled == Reason::kPreempting ||
-                           scheduled == Reason::kWaitingForQuota);
+        !ledger.placed && (scheduled == Reason::kWaitingForCapacity || scheduled == Reason::kPreempting);
+    const bool queued = scheduled == Reason::kWaitingForQuota;
     const Duration pause = !deferrable ? kDisplayInterval
                            : waits     ? kWaitingInterval
+                           : queued    ? kQueuedInterval
                                        : o.job.progress_interval;
     const Time due = before.progress_at ? *before.progress_at + pause : now;
     write = now >= due;

@@ -48,6 +48,8 @@ inline constexpr const char* kUnschedulable = "Unschedulable";
 // How often the message of a gang that waits for room is brought up to date: with thousands of waiting jobs,
 // each change of the free capacity would cost thousands of status writes.
 inline constexpr Duration kWaitingInterval = seconds(600);
+// The same for a job that waits for Kueue.
+inline constexpr Duration kQueuedInterval = seconds(60);
 
 // Returns the next decision. Pure: equal arguments give equal decisions.
 Decision Decide(const Observed& observed, Time now);

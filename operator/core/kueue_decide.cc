@@ -63,10 +63,10 @@ std::optional<QuotaHold> QuotaHoldOf(const Observed& o) {
                     quota.queue),
         true};
   if (quota.api == Quota::Api::kUnread)
-    return QuotaHold{Reason::kWaitingForQuota, "the operator has not read Kueue's Workloads yet"};
+    return QuotaHold{Reason::kQueued, "the operator has not read Kueue's Workloads yet"};
   const Workload* w = LiveWorkload(o);
-  if (w == nullptr) return QuotaHold{Reason::kWaitingForQuota, "its Workload does not exist yet"};
-  if (w->deleting) return QuotaHold{Reason::kWaitingForQuota, "its Workload is being deleted"};
+  if (w == nullptr) return QuotaHold{Reason::kQueued, "its Workload does not exist yet"};
+  if (w->deleting) return QuotaHold{Reason::kQueued, "its Workload is being deleted"};
   if (!w->active)
     return QuotaHold{
         Reason::kDeactivated,
@@ -92,9 +92,9 @@ std::optional<QuotaHold> QuotaHoldOf(const Observed& o) {
                          "; create this LocalQueue in the job's namespace, or correct the label "
                          "kueue.x-k8s.io/queue-name",
                      true};
-  return QuotaHold{Reason::kWaitingForQuota, w->waits_for.empty()
-                                                 ? fmt::format("waiting in queue {}", quota.queue)
-                                                 : fmt::format("queue {}: {}", quota.queue, w->waits_for)};
+  if (w->waits_for.empty())
+    return QuotaHold{Reason::kQueued, fmt::format("waiting in queue {}", quota.queue)};
+  return QuotaHold{Reason::kWaitingForQuota, fmt::format("queue {}: {}", quota.queue, w->waits_for)};
 }
 
 Decision AwaitQuota(const Observed& o, Time now) {

@@ -142,6 +142,8 @@ constexpr Row kRows[] = {
      "A job of higher priority needs room: the workers of this one write a checkpoint and exit. The job "
      "waits "
      "in its old place of the queue and resumes by itself."},
+    {Reason::kQueued, "Queued", "Admitted, Scheduled, Ready, Suspended",
+     "The job is in a queue of Kueue, which has not considered it yet."},
 };
 
 }  // namespace

@@ -96,6 +96,8 @@ enum class Reason : uint8_t {
   kPreempting,
   kPreemptedToFewer,
   kPreemptedWhole,
+  // Admitted, Scheduled, Ready, Suspended: Kueue, once more
+  kQueued,
 };
 const char* ReasonName(Reason reason);
 
