@@ -263,6 +263,27 @@ class WithKueue(unittest.TestCase):
         self.assertEqual(self.kueue.condition("holds", "QuotaReserved"), before)
         self.assertEqual(self.rig.pods("next"), [])
 
+    def test_the_operators_gate(self):
+        """With more quota than nodes, an admitted job waits for room without pods, and a job that Kueue holds claims none."""
+        self.kueue.queue("gate", {"default": 48})
+        gate = {"scheduling": {"gang": "gate"}}
+        for name in ("fills", "admitted"):
+            self.rig.apply(queued(name, "gate", replicas=24, spec=gate))
+            self.wait(lambda n=name: self.kueue.admitted(n), f"{name} is admitted")
+            time.sleep(1.1)
+        self.rig.apply(queued("held", "gate", replicas=8, spec=gate))
+        self.wait(lambda: self.rig.running("fills", 24), "the first job runs")
+        self.rig.wait_condition("admitted", "Scheduled", "False", "WaitingForCapacity")
+        self.assertEqual(self.rig.pods("admitted") + self.rig.pods("held"), [])
+        # The eight free GPUs are no claim of the job that Kueue holds.
+        self.rig.apply(job("free", replicas=4, spec=gate))
+        self.rig.wait_condition("held", "Admitted", "False")
+        self.finish("fills")
+        self.wait(lambda: self.rig.running("admitted", 24), "the second job runs")
+        self.finish("admitted")
+        self.wait(lambda: self.rig.running("held", 8), "the third job runs")
+        self.wait(lambda: self.rig.running("free", 4), "the job without a queue runs")
+
     def test_deactivated_and_reactivated(self):
         self.kueue.queue("active", {"default": 2})
         self.rig.apply(queued("pause", "active", replicas=2))

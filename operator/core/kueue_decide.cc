@@ -171,7 +171,8 @@ void ReportToQuota(const Observed& o, std::vector<Action>& actions) {
   const Workload* w = LiveWorkload(o);
   if (w == nullptr || w->deleting || !w->admitted || w->evicted) return;
   const Ledger& ledger = o.status.ledger;
-  const int32_t target = o.job.Target();
+  // What the spec asks for: workers that make room in our own queue come back.
+  const int32_t target = std::max(std::min(o.job.Wanted(), WorkersGranted(*w)), o.job.min);
   int32_t running = static_cast<int32_t>(ledger.succeeded.size());
   bool draining = false;
   for (const Pod& pod : o.pods) {
