@@ -2,6 +2,7 @@
 """The program that bench/torch/run measures: one model and one optimizer, trained through the library or by plain PyTorch.
 
   program.py library STEPS NUMERICS MICRO    through ringmaster.torch, with MICRO micro-batches per step
+  program.py torchft STEPS WORKERS NAME      with torchft's DistributedDataParallel, as a replica group of one process called NAME
   program.py ddp STEPS PARTS [CHECKPOINT]    with DistributedDataParallel over gloo, under torchrun; each rank divides its samples of a
                                              step into PARTS batches, and rank 0 saves after every step if CHECKPOINT is given
 
@@ -79,9 +80,44 @@ def ddp(steps, parts, checkpoint):
     torch.distributed.destroy_process_group()
 
 
+def torchft(steps, workers, name):
+    """Each process has a fixed share of the samples. It prints the steps that it commits."""
+    import torchft as ft
+
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    images, classes = dataset()
+    model, plain = build()
+    store = torch.distributed.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+
+    def load(state):
+        model.load_state_dict(state["model"])
+        plain.load_state_dict(state["optimizer"])
+
+    manager = ft.Manager(
+        pg=ft.ProcessGroupGloo(), min_replica_size=1, load_state_dict=load,
+        state_dict=lambda: {"model": model.state_dict(), "optimizer": plain.state_dict()},
+        replica_id=name, store_addr="localhost", store_port=store.port, rank=0, world_size=1,
+    )  # fmt: skip
+    parallel = ft.DistributedDataParallel(manager, model)
+    optimizer = ft.Optimizer(manager, plain)
+    share, index = SAMPLES_PER_STEP // workers, int(name.split("-")[0])
+    while (before := manager.current_step()) < steps:
+        first = (before * SAMPLES_PER_STEP + index * share) % len(images)
+        rows = slice(first, first + share)
+        optimizer.zero_grad()
+        cross_entropy(parallel(images[rows]), classes[rows]).backward()
+        optimizer.step()
+        if manager.current_step() > before:
+            print(json.dumps({"step": manager.current_step(), "world": manager.num_participants(), "time": time.time()}), flush=True)
+    manager.shutdown()
+
+
 def main():
     kind, steps, how = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-    if kind == "library":
+    if kind == "torchft":
+        torchft(steps, int(how), sys.argv[4])
+    elif kind == "library":
         library(steps, how, int(sys.argv[4]))
     else:
         ddp(steps, int(how), pathlib.Path(sys.argv[4]) if len(sys.argv) > 4 else None)
