@@ -8,25 +8,13 @@
 #include <limits>
 #include <vector>
 
+#include "api/cel_rule.h"
 #include "api/forms.h"
 #include "api/path.h"
 #include "api/update.h"
 
 namespace ringmaster::api {
 namespace {
-
-struct CelRule {
-  const char* at;                  // path of the node that is `self`
-  const char* field;               // path of the problem below `self`; empty: `self`
-  std::vector<const char*> reads;  // fields below `self`; the rule is skipped when one of them is invalid
-  const char* when;                // the rule is skipped unless this holds; empty: always checked
-  const char* holds;
-  const char* message;  // the server replaces {expression} by its value
-  const char* reason = "FieldValueInvalid";
-};
-
-constexpr const char* kMissing = "FieldValueRequired";
-constexpr const char* kForbidden = "FieldValueForbidden";
 
 #define SLOTS "string(self.workers.slots)"
 #define RANKS                                                                     \
@@ -146,53 +134,6 @@ const std::vector<CelRule>& CrossFieldRules() {
        "self.lifecycle.success == 'Chief'",
        "has(self.roles) && self.roles.exists(r, r.name == 'chief')",
        "must not be Chief without a role named chief; add it to spec.roles, or use Rank0"},
-      {"spec",
-       "launch.mpi",
-       {"framework"},
-       "self.framework == 'mpi'",
-       "has(self.launch.mpi)",
-       "required when spec.framework is mpi: openmpi, mpich or intel, as installed in the image",
-       kMissing},
-      {"spec",
-       "launch.mpi",
-       {"framework"},
-       "has(self.launch.mpi)",
-       "self.framework == 'mpi'",
-       "allowed only when spec.framework is mpi (got \"{self.framework}\")",
-       kForbidden},
-      {"spec",
-       "lifecycle.success",
-       {"framework", "launch.kind", "lifecycle.success"},
-       "self.framework == 'mpi' && self.launch.kind != 'library' && has(self.lifecycle.success)",
-       "self.lifecycle.success == 'Launcher'",
-       "must be Launcher when spec.framework is mpi (got \"{self.lifecycle.success}\"): the command "
-       "runs in the first worker only; remove it"},
-      {"spec",
-       "lifecycle.success",
-       {"framework", "launch.kind", "lifecycle.success"},
-       "!(self.framework in ['native', 'mpi']) && self.launch.kind != 'library' && "
-       "has(self.lifecycle.success)",
-       "self.lifecycle.success != 'Launcher'",
-       "must not be Launcher when spec.framework is {self.framework}, which has no launcher; use Rank0"},
-      {"spec",
-       "launch.kind",
-       {"framework", "launch.kind"},
-       "self.framework == 'mpi'",
-       "self.launch.kind != 'none'",
-       "must be ranks when spec.framework is mpi: mpirun reaches the other workers through their agents"},
-      {"spec",
-       "launch.preload",
-       {"framework", "launch.kind"},
-       "self.framework == 'mpi' && self.launch.kind == 'ranks' && has(self.launch.preload)",
-       "size(self.launch.preload) == 0",
-       "must be empty when spec.framework is mpi: the launcher starts the ranks; remove it"},
-      {"spec",
-       "workers",
-       {"framework", "workers.min", "workers.max"},
-       "self.framework == 'mpi'",
-       "!has(self.workers.min) && !has(self.workers.max)",
-       "min and max do not apply when spec.framework is mpi: MPI_COMM_WORLD has a fixed size; remove them, "
-       "and change replicas instead"},
       {"spec",
        "roles",
        {"framework"},
@@ -630,8 +571,10 @@ void AddChanges(Json& out) {
 Json CelRulesAt(const Schema& schema, const std::string& path) {
   Json out = Json::array();
   AddOwnRules(schema, out);
-  for (const CelRule& rule : CrossFieldRules()) {
-    if (path == rule.at) out.push_back(ToJson(rule, schema));
+  for (const std::vector<CelRule>* rules : {&CrossFieldRules(), &MpiRules()}) {
+    for (const CelRule& rule : *rules) {
+      if (path == rule.at) out.push_back(ToJson(rule, schema));
+    }
   }
   if (path.empty()) AddChanges(out);
   return out;

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A launcher of MPI is believed only when the agents have seen its ranks.
+#include <gtest/gtest.h>
+
+#include <utility>
+#include <vector>
+
+#include "tests/unit/rendezvous/program_rig.h"
+
+namespace ringmaster::rendezvous {
+namespace {
+
+class LauncherTest : public ProgramCoordinatorTest {
+ protected:
+  LauncherTest() {
+    options_.programs.emplace();
+    options_.programs->policy.decider = ProgramPolicy::Decider::kFirst;
+    options_.programs->policy.counts_ranks = true;
+  }
+  void Ran(int n, std::vector<RankCount> ranks) {
+    state_[n].ranks = std::move(ranks);
+    Report(n);
+  }
+};
+
+TEST_F(LauncherTest, ItsSuccessCountsWhenEveryRankWasSeen) {
+  Make(2, 2, 2);
+  Form({0, 1});
+  Ran(0, {{2, 0, 1}});
+  End(0, 0);
+  EXPECT_EQ(report().phase, GangPhase::kActive) << "the report about rank 1 is on its way";
+  Ran(1, {{2, 1, 1}});
+  EXPECT_EQ(report().phase, GangPhase::kFinished);
+}
+
+TEST_F(LauncherTest, ALauncherThatOverlooksALostRankFails) {
+  Make(2, 2, 2);
+  Form({0, 1});
+  Ran(0, {{2, 0, 1}});
+  End(0, 0);
+  Pass(seconds(1));
+  EXPECT_FALSE(report().incident.has_value());
+  Pass(seconds(2));
+  ASSERT_TRUE(report().incident.has_value());
+  EXPECT_EQ(report().incident->root.message,
+            "the launcher ended with exit code 0, but rank 1 of 2 was not seen to end with exit code 0");
+  EXPECT_EQ(state_[1].phase, ProgramPhase::kStopping);
+}
+
+TEST_F(LauncherTest, AFailedRankIsTheCauseThoughTheLauncherEndsWithZero) {
+  Make(2, 2, 2);
+  Form({0, 1});
+  End(0, 0);
+  End(1, 137, "rank 1 of 2 was killed by signal 9");
+  ASSERT_TRUE(report().incident.has_value());
+  EXPECT_EQ(report().incident->root.pod, "pod-1");
+}
+
+TEST_F(LauncherTest, ALauncherThatEndsFirstIsAConsequence) {
+  Make(2, 2, 2);
+  Form({0, 1});
+  state_[0].evidence = "launcher";
+  state_[0].phase = ProgramPhase::kEnded;
+  state_[0].exit_code = 132;  // of Open MPI, and of a crash in machine code
+  Report(0);
+  End(1, 1, "rank 1 of 2 ended with exit code 1");
+  Pass(seconds(1));
+  ASSERT_TRUE(report().incident.has_value());
+  EXPECT_EQ(report().incident->root.pod, "pod-1");
+}
+
+TEST_F(LauncherTest, AllRanksInOneWorkerAreNotWhatTheJobAsksFor) {
+  Make(2, 2, 2);
+  Form({0, 1});
+  Ran(0, {{2, 0, 1}, {2, 1, 1}});
+  End(0, 0);
+  Pass(seconds(3));
+  ASSERT_TRUE(report().incident.has_value());
+  EXPECT_NE(report().incident->root.message.find("no rank ran on pod-1"), std::string::npos);
+}
+
+TEST_F(LauncherTest, EveryRunOfMpiIsCounted) {
+  Make(2, 2, 2);
+  Form({0, 1});
+  // A preparation with one rank, and two runs with two ranks, of which the second lost rank 1.
+  Ran(0, {{1, 0, 1}, {2, 0, 2}});
+  Ran(1, {{2, 1, 1}});
+  End(0, 0);
+  Pass(seconds(3));
+  EXPECT_TRUE(report().incident.has_value());
+}
+
+TEST_F(LauncherTest, MembersGetTheKeysOfTheirIncarnation) {
+  Make(2, 2, 2);
+  state_[0].key = "a";
+  state_[1].key = "b";
+  Form({0, 1});
+  EXPECT_EQ(last_start_.members[0].key, "a");
+  EXPECT_EQ(last_start_.members[1].key, "b");
+}
+
+}  // namespace
+}  // namespace ringmaster::rendezvous
