@@ -35,8 +35,9 @@ class Preemption(unittest.TestCase):
         return [pod["metadata"]["name"] for pod in self.rig.live(name)]
 
     def events(self, name, reason):
-        return [event.get("message") or event.get("note") for event in self.cluster.get("events")
-                if event["reason"] == reason and event["involvedObject"]["name"] == name]
+        uid = self.rig.job(name)["metadata"]["uid"]  # other tests use the same names
+        return [event["message"] for event in self.cluster.get("events")
+                if event["reason"] == reason and event["involvedObject"].get("uid") == uid]
 
     def test_an_elastic_job_shrinks_only_as_far_as_needed_and_grows_again(self):
         rig, c = self.rig, self.cluster
@@ -52,8 +53,8 @@ class Preemption(unittest.TestCase):
         self.assertEqual(rig.status(low)["attempt"], 1)
         self.assertEqual(self.events(low, "Preempted"), ["default/high (priority 100) needs room: from 4 to 2 workers"])
         self.assertEqual(len(self.events(low, "PreemptionEnded")), 1)
-        for said in self.events(high, "Preempting") or ["no event"]:
-            self.assertIn("preempts default/low (4 to 2 workers)", said)
+        [said] = self.events(high, "Preempting")
+        self.assertIn("preempts default/low (4 to 2 workers)", said)
         c.kubectl("delete", "tj", high)
         c.wait(lambda: rig.running(low, 4), "the victim has grown again")
 

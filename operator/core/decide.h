@@ -71,6 +71,8 @@ std::vector<int32_t> WaitingRanks(const Observed& observed);
 std::optional<int32_t> AwaitedRoom(const Observed& observed, const Fit& fit, Time now);
 // The standing of the job in the queue for room, but for its priority and age.
 RoomQueue::Standing StandingOf(const Observed& observed);
+// Whether the job may ask others for room now: it knows how much it needs once its ended pods are gone.
+bool MayPreempt(const Observed& observed);
 // Whether pods of this attempt may have reserved places.
 bool MayReserve(const Ledger& ledger, int64_t attempt);
 // The nodes that new pods may not use. Sorted.

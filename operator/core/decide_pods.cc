@@ -193,6 +193,12 @@ RoomQueue::Standing StandingOf(const Observed& o) {
   return standing;
 }
 
+bool MayPreempt(const Observed& o) {
+  return o.job.preempt && !Draining(o) && std::none_of(o.pods.begin(), o.pods.end(), [&](const Pod& pod) {
+           return InGang(o.job, o.status.ledger, pod) && (pod.deleting() || pod.phase == PodPhase::kFailed);
+         });
+}
+
 bool MayReserve(const Ledger& ledger, int64_t attempt) {
   return attempt > 0 && ledger.attempt == attempt && ledger.outcome == Outcome::kNone && !ledger.suspended &&
          !ledger.stop_since;

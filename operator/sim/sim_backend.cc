@@ -173,7 +173,8 @@ core::Fit SimBackend::FitOf(const Key& key, const Cached& cached, const core::Ob
   fit.room = reserved + more.room;
   fit.missing = more.missing;
   if (const auto awaited = core::AwaitedRoom(o, fit, now))
-    waiting_.Set(key.ToString(), {shape, *awaited - reserved, {}, cached.standing, o.job.preempt}, capacity_);
+    waiting_.Set(key.ToString(), {shape, *awaited - reserved, {}, cached.standing, core::MayPreempt(o)},
+                 capacity_);
   else
     waiting_.Remove(key.ToString(), capacity_);
   return fit;

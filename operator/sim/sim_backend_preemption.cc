@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // SimBackend: who makes room for the head of the queue, as the backend for a cluster plans it.
+#include <algorithm>
 #include <utility>
 
 #include "operator/core/preemption.h"
@@ -55,7 +56,10 @@ void SimBackend::PlanPreemptions() const {
   core::PreemptionPlan plan;
   if (wait != nullptr && !world_.nodes().empty()) {
     core::RoomQueue::Wait asked = *wait;
-    if (options_.preempts_in_vain) asked.pods = 1;
+    if (options_.preempts_in_vain) {
+      const core::Capacity::WithoutClaim lifted(capacity_);
+      asked.pods = std::min(asked.pods, capacity_.RoomFor(asked.shape, asked.pods) + 1);
+    }
     plan = core::PlanPreemption(capacity_, head, asked, std::move(holders));
     capacity_.SetLeaving({plan.leaving.begin(), plan.leaving.end()});
     waiting_.Refresh(capacity_);

@@ -191,7 +191,7 @@ core::Fit KubeBackend::FitOf(const JobRecord& job, const core::Observed& observe
     }
     wait.peers = std::move(seen.peers);
     wait.standing = standing;
-    wait.preempts = observed.job.preempt && priority.preempts;
+    wait.preempts = core::MayPreempt(observed) && priority.preempts;
     waiting_.Set(name, std::move(wait), capacity_);
   } else {
     waiting_.Remove(name, capacity_);

@@ -146,7 +146,7 @@ void Checker::CheckPreemption(const Key& key, const JobTruth& job, const Shadow&
             fmt::format("{} workers stay, fewer than the minimum", preemption->workers));
   const JobTruth* other = world_.Find(by);
   const bool edited = std::any_of(shadows_.begin(), shadows_.end(), [&](const auto& item) {
-    return now - item.second.spec_changed < kSpecLag;
+    return now - item.second.spec_changed < kNodeLag;
   });
   if (other == nullptr || edited || world_.deposed() || now - world_.nodes_changed_at() < kNodeLag ||
       now - world_.term_since() < kNodeLag)
@@ -167,9 +167,14 @@ void Checker::CheckPreemption(const Key& key, const JobTruth& job, const Shadow&
       room -= stays && has_place && p.pod.alive() && (of == key || !leaves) ? 1 : 0;
     }
   }
-  // An elastic job may start with its minimum.
-  const int32_t needed =
-      (other->job.in_place ? other->job.min : other->status.ledger.gang_size) + other->job.RolePods();
+  // An elastic job that has run, or has waited long enough, may start with its minimum.
+  const core::Ledger& waits = other->status.ledger;
+  const Time since = std::max(waits.attempt_since, waits.not_before.value_or(waits.attempt_since));
+  const bool smaller = waits.stepped || clocks_are_wrong_ || now >= since + other->job.gang_timeout;
+  const int32_t workers = !other->job.in_place ? waits.gang_size
+                          : smaller            ? other->job.min
+                                               : other->job.Target();
+  const int32_t needed = workers + other->job.RolePods();
   Require(room >= needed, "I24",
           fmt::format("{} is preempted in vain: {} has no room for {} pods", key.name, by.name, needed));
 }

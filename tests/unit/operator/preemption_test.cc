@@ -529,6 +529,20 @@ TEST(Preemption, AJobThatItsUserSuspendsWaitsForItsUser) {
   EXPECT_FALSE(StatusOf(decision)->status.ledger.preemption);
 }
 
+TEST(Preemption, AJobAsksOnlyWhenItKnowsWhatItNeeds) {
+  Observed o = RunningWorld(3);
+  EXPECT_FALSE(MayPreempt(o));
+  o.job.preempt = true;
+  EXPECT_TRUE(MayPreempt(o));
+  o.pods[1].phase = PodPhase::kFailed;
+  EXPECT_FALSE(MayPreempt(o)) << "the pod will be created again";
+  o.pods[1] = MakePod(1, 1);
+  o.pods[1].delete_by = kT0;
+  EXPECT_FALSE(MayPreempt(o));
+  o.pods[1] = MakePod(7, 1);
+  EXPECT_FALSE(MayPreempt(o)) << "a pod of another attempt";
+}
+
 TEST(Preemption, TheHeadSaysWhoMakesRoom) {
   Observed o = NewWorld(2);
   o.provider = GangProvider::kGate;
