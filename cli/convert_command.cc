@@ -39,7 +39,8 @@ int Convert(const std::string& file) {
     for (const convert::Remark& remark : converted.remarks) refused = refused || remark.refused;
   }
   if (jobs == 0 && !refused)
-    return Refuse({Code::kInvalid, file + ": there is no PyTorchJob, TFJob, JAXJob or TrainJob to convert"});
+    return Refuse(
+        {Code::kInvalid, file + ": there is no PyTorchJob, TFJob, JAXJob, MPIJob or TrainJob to convert"});
   return refused ? kBadInput : kSucceeded;
 }
 
@@ -47,9 +48,9 @@ int Convert(const std::string& file) {
 
 void AddConvert(CLI::App& app, int& exit_code) {
   auto file = std::make_shared<std::string>();
-  CLI::App* command = app.add_subcommand(
-      "convert",
-      "Print the TrainingJobs for a PyTorchJob, TFJob, JAXJob or TrainJob; exit code 2: one was refused");
+  CLI::App* command = app.add_subcommand("convert",
+                                         "Print the TrainingJobs for a PyTorchJob, TFJob, JAXJob, MPIJob or "
+                                         "TrainJob; exit code 2: one was refused");
   command
       ->add_option("FILE", *file,
                    "Manifests of one or more jobs (YAML or JSON), - for standard input. A TrainJob uses the "

@@ -32,6 +32,16 @@ TEST(Success, AFailedRank0DecidesNothing) {
   EXPECT_EQ(o.status.ledger.restarts.charged, 1);
 }
 
+TEST(Success, ALauncherSucceedsWithItsRanks) {
+  Observed o = RunningWorld(2);
+  o.job.programs = true;
+  o.job.policy.decider = rendezvous::ProgramPolicy::Decider::kFirst;
+  o.job.policy.counts_ranks = true;
+  o.report->phase = GangPhase::kFinished;
+  Obey(o, Decide(o, kT0), kT0);
+  EXPECT_EQ(o.status.ledger.outcome_reason, Reason::kLauncherSucceeded);
+}
+
 TEST(Success, TheCodeThatFollowsTheTrainingGetsTimeToEnd) {
   Observed o = RunningWorld(2);
   o.job.finish_grace = seconds(95);
