@@ -8,9 +8,6 @@
 namespace ringmaster::rendezvous {
 namespace {
 
-// Enough to repeat what a broken connection may have lost; a record is 72 bytes.
-constexpr size_t kRecentRecords = 64;
-
 // A trainer exits with this code when a restart would not help.
 constexpr int32_t kFatalExitCode = 64;
 
@@ -167,7 +164,7 @@ void MemberCore::OnTrainer(const Message& message) {
     SendToCoordinator(*status_);
   } else if (const auto* progress = std::get_if<Progress>(&message)) {
     recent_.insert(recent_.end(), progress->records.begin(), progress->records.end());
-    while (recent_.size() > kRecentRecords) recent_.pop_front();
+    while (recent_.size() > kKeptRecords) recent_.pop_front();
     progress_ = *progress;
     progress_.records.clear();
     SendToCoordinator(*progress);

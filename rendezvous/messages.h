@@ -114,6 +114,10 @@ struct ValidationResult {
   bool operator==(const ValidationResult&) const = default;
 };
 
+// A trainer keeps this many of its newest records, and an agent repeats as many on a new connection: what a
+// coordinator may have lost is what was committed while it was away, and in batches that were under way.
+inline constexpr size_t kKeptRecords = 2048;
+
 // Sent in batches by rank 0. In a new generation, the new rank 0 repeats its newest records: receivers keep
 // the first record of each step.
 struct Progress {

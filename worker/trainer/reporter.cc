@@ -13,8 +13,6 @@ namespace {
 
 using rendezvous::StepRecord;
 
-// When rank 0 dies, at most a few batches are in flight, and a step takes at least a tenth of a millisecond.
-constexpr size_t kKept = 2048;
 constexpr size_t kInCheckpoint = 256;
 constexpr Duration kBatch = milliseconds(20);
 
@@ -58,7 +56,7 @@ void Reporter::StartGeneration(int64_t step, bool sends, std::string transport) 
 
 void Reporter::Committed(const StepRecord& record) {
   kept_.push_back(record);
-  if (kept_.size() > kKept) kept_.pop_front();
+  if (kept_.size() > rendezvous::kKeptRecords) kept_.pop_front();
   last_ = record;
   if (!sends_) return;
   pending_.records.push_back(record);

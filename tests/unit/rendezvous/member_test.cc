@@ -155,6 +155,23 @@ TEST_F(MemberTest, ANewConnectionRepeatsWhatTheCoordinatorNeeds) {
   EXPECT_TRUE(Has(again, SendCoordinator{done}));
 }
 
+// A relay that is dead takes what is sent to it, until the agent connects directly.
+TEST_F(MemberTest, ANewConnectionRepeatsTheStepsOfALongAbsence) {
+  Up();
+  StandStill(5);
+  On(FromCoordinator{Next(5)});
+  Progress all;
+  for (int64_t step = 1; step <= 500; ++step) {
+    Progress one;
+    one.records.resize(1);
+    one.records.front().step = step;
+    all.records.push_back(one.records.front());
+    On(FromTrainer{one});
+  }
+  On(Disconnected{});
+  EXPECT_TRUE(Has(On(Connected{}), SendCoordinator{all}));
+}
+
 TEST_F(MemberTest, LosingTheCoordinatorDoesNotInterruptTheTrainer) {
   Up();
   EXPECT_FALSE(Any<KillTrainer>(On(Disconnected{})));
