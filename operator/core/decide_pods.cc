@@ -455,8 +455,9 @@ Decision Converge(const Observed& o, Time now, Requeue& requeue) {
   std::vector<int32_t> absent = o.job.RanksOf(target);
   std::erase_if(absent, [&](int32_t rank) { return present.contains(rank); });
   const bool missing = !absent.empty();
-  // The gang does not wait until the pod's grace period is over: it cannot go on without the pod.
-  if (!o.job.in_place && (missing || leaving) && ledger.ready_since)
+  // The gang does not wait until the pod's grace period is over: it cannot go on without the pod. A gang of
+  // which a worker has succeeded was complete, though all may never have been seen running at the same time.
+  if (!o.job.in_place && (missing || leaving) && (ledger.ready_since || !ledger.succeeded.empty()))
     return NewAttempt(o, now, missing ? "a pod is missing" : "a pod is being deleted",
                       "a worker pod was deleted outside the operator: the whole gang restarts");
 

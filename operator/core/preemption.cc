@@ -12,13 +12,14 @@
 namespace ringmaster::core {
 namespace {
 
-// Whether all pods of the gang find room, as the backend would reserve it.
-bool Fits(Capacity& capacity, const RoomQueue::Wait& wait) {
+// Whether all pods of the gang find room, as the backend would reserve it, next to `replacements` more pods
+// of about its shape.
+bool Fits(Capacity& capacity, const RoomQueue::Wait& wait, int32_t replacements) {
   if (capacity.RoomFor(wait.shape, wait.pods, wait.peers) < wait.pods) return false;
   for (const RoomQueue::Need& need : wait.more)
     if (capacity.RoomFor(need.shape, need.pods, wait.peers) < need.pods) return false;
   const auto first = capacity.Unplaced();
-  if (wait.more.empty() && first.empty()) return true;
+  if (wait.more.empty() && first.empty() && replacements == 0) return true;
   // Each shape finds the room that the others leave.
   std::vector<std::string> placed;
   std::vector<std::string> peers = wait.peers;
@@ -31,6 +32,7 @@ bool Fits(Capacity& capacity, const RoomQueue::Wait& wait) {
     return true;
   };
   for (const auto& [shape, count] : first) place(shape, capacity.RoomFor(shape, count), {});
+  place(wait.shape, capacity.RoomFor(wait.shape, replacements), {});
   const size_t others = placed.size();
   const auto join = [&](const Capacity::Shape& shape, int32_t count) {
     const bool found = place(shape, count, peers);
@@ -53,6 +55,8 @@ class Planner {
       for (const std::string& pod : holder.leaving) vacancy_.Remove(pod);
       if (holder.preemptible && holder.priority < wait.standing.priority)
         candidates_.push_back({&holder, holder.workers, false});
+      else
+        replacements_ += holder.lost;
     }
     std::sort(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) {
       return std::tuple(a.holder->priority, -a.holder->created, a.holder->job) <
@@ -81,7 +85,7 @@ class Planner {
     bool whole = false;
   };
 
-  bool FitsNow() { return Fits(capacity_, wait_); }
+  bool FitsNow() { return Fits(capacity_, wait_, replacements_); }
   // Whether the pod ends when the job shrinks to its present number of workers. Roles do not shrink.
   static bool Surplus(const Candidate& candidate, const RoomHolder::Place& place) {
     return place.rank >= candidate.workers && place.rank < kRanksPerRole;
@@ -148,6 +152,7 @@ class Planner {
   const Capacity::WithoutClaim lifted_;
   Capacity::Vacancy vacancy_;
   std::vector<Candidate> candidates_;  // in the order in which they make room
+  int32_t replacements_ = 0;           // of lost pods, by jobs that make no room
 };
 
 }  // namespace
@@ -174,6 +179,10 @@ RoomHolder HolderOf(std::string key, const std::string& prefix, const Job& job, 
     else
       holder.leaving.push_back(name);
   }
+  // Those of an elastic job above its minimum wait in the queue.
+  const size_t needed = static_cast<size_t>(holder.least + job.RolePods());
+  const size_t present = holder.staying.size() + ledger.succeeded.size();
+  if (!stops && ledger.placed && present < needed) holder.lost = static_cast<int32_t>(needed - present);
   std::sort(holder.staying.begin(), holder.staying.end(),
             [](const RoomHolder::Place& a, const RoomHolder::Place& b) { return a.rank < b.rank; });
   return holder;

@@ -9,8 +9,9 @@
 // those of the highest priority first: no job gives up a worker without which the head fits, too. When not
 // even all jobs of lower priority have enough room, none is preempted.
 //
-// Room that becomes free soon anyway, as pods end, counts as free. So a plan that is made again while its
-// victims end asks for nothing more.
+// Room that becomes free soon anyway, as pods end, counts as free, but for what running jobs that make no
+// room need for the pods that they have lost. So a plan that is made again while its victims end asks for
+// nothing more.
 //
 // Pure.
 #pragma once
@@ -40,6 +41,7 @@ struct RoomHolder {
   int32_t least = 0;                      // to which it can shrink; as many as `workers`: it cannot
   std::vector<Place> staying{};           // in rank order
   std::vector<std::string> leaving{};     // these pods end soon in any case
+  int32_t lost = 0;                       // pods that it had and needs: it replaces them at once
   int32_t wanted = 0;                     // workers, while it is not preempted
   std::optional<Preemption> preempted{};  // as its ledger says
 };

@@ -109,7 +109,7 @@ Status CoordinatorLink::OnConnected() {
   if (why != 0) return ErrnoError("connect to " + host_, why);
   SetOption(connecting_.get(), IPPROTO_TCP, TCP_NODELAY, 1);
   SetOption(connecting_.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, kUserTimeoutMs);
-  if (ca_file_.empty()) {
+  if (through_relay_ || ca_file_.empty()) {
     securing_ = MakePlainChannel(std::move(connecting_));
   } else {
     RM_ASSIGN(securing_, MakeTlsChannel(std::move(connecting_), ca_file_, host_));

@@ -25,8 +25,8 @@ class CoordinatorLink {
   // The connection ends when sent bytes stay unacknowledged for this long.
   static constexpr int kUserTimeoutMs = 2000;
 
-  // `ca_file` empty: plain TCP, within one machine. `doorbell`: of the relay (doorbell.h); -1: there is none.
-  // REQUIRES: `doorbell` outlives the link.
+  // `ca_file` empty: plain TCP, within one machine. To the relay, it is plain in any case. `doorbell`: of the
+  // relay (doorbell.h); -1: there is none. REQUIRES: `doorbell` outlives the link.
   CoordinatorLink(std::string host, std::string port, std::string ca_file, int doorbell = -1)
       : host_(std::move(host)), port_(std::move(port)), ca_file_(std::move(ca_file)), doorbell_(doorbell) {}
 

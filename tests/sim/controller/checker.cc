@@ -323,6 +323,9 @@ void Checker::CheckCreated(const Key& key, const JobTruth& job, const core::Pod&
           pod.name + " was created during the back-off");
   if (!pod.gated) CheckRoom(pod.name + " was created", {pod.uid});
   if (job.queue.empty() || scheduler_.now() - job.queue_changed < kSpecLag) return;
+  // A deposed leader may have cleared the admission of a job that it saw suspended, and the new leader's view
+  // is behind.
+  if (world_.deposed() || scheduler_.now() - world_.term_since() < kNodeLag) return;
   const auto& workloads = world_.WorkloadsOf(key);
   Require(std::any_of(workloads.begin(), workloads.end(),
                       [&](const WorkloadTruth& w) {

@@ -280,6 +280,15 @@ TEST_F(SlotRelayTest, AnOlderCoordinatorGetsOneConnectionForEachSlot) {
   EXPECT_EQ(older.connections(), 2u);
 }
 
+TEST(CoordinatorLink, NeedsNoAuthorityForTheRelay) {
+  const auto doorbell = MakeDoorbell().value();
+  CoordinatorLink link("127.0.0.1", "1", "/none/ca.crt", doorbell.first.get());
+  link.Connect(Now());
+  ASSERT_TRUE(link.OnReady(POLLOUT, Now()).ok());
+  EXPECT_EQ(link.state(), CoordinatorLink::State::kUp);
+  EXPECT_TRUE(link.through_relay());
+}
+
 TEST(CoordinatorLink, IsDirectAfterTheRelayDidNotAnswer) {
   using State = CoordinatorLink::State;
   const auto doorbell = MakeDoorbell().value();

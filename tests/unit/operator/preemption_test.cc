@@ -67,6 +67,15 @@ struct Stage {
 
 using Victims = std::vector<Victim>;
 
+TEST(Preemption, RoomOfLostPodsIsThatOfTheirReplacements) {
+  Stage cluster(3);
+  cluster.Runs("victim", 0, 1, 1, {0});
+  RoomHolder& other = cluster.Runs("other", 20, 1, 2, {1});
+  EXPECT_EQ(cluster.Plan(ShapeOf(8), 2).victims, (Victims{{"victim", 1, 0}}));
+  other.lost = 1;
+  EXPECT_EQ(cluster.Plan(ShapeOf(8), 2).victims, Victims{});
+}
+
 TEST(Preemption, ElasticJobsShrinkByWhatTheHeadNeeds) {
   Stage cluster(6);
   cluster.Runs("old", 0, 1, 1, {0, 1, 2});

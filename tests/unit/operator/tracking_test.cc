@@ -36,6 +36,16 @@ TEST(Tracking, ASuccessIsAccountedBeforeItsPodGoes) {
   EXPECT_EQ(Written(Decide(o, kT0)).outcome_reason, Reason::kAllPodsSucceeded);
 }
 
+TEST(Tracking, AGangOfWhichOneHasSucceededStartsAgainAsAWhole) {
+  Observed o = CollectedWorld();
+  Obey(o, Decide(o, kT0), kT0);
+  o.pods.clear();
+  o.status.ledger.ready_since.reset();  // rank 1 had ended before rank 0 ran
+  const Ledger next = Written(Decide(o, kT0));
+  EXPECT_EQ(next.attempt, 2);
+  EXPECT_TRUE(next.succeeded.empty());
+}
+
 TEST(Tracking, WorkThatWasFinishedDuringAnAbsenceIsNotDoneAgain) {
   Observed o = CollectedWorld();
   o.pods[0] = Ended(0, 0);
