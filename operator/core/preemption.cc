@@ -169,11 +169,13 @@ RoomHolder HolderOf(std::string key, const std::string& prefix, const Job& job, 
   holder.wanted = free.Target();
   holder.preempted = ledger.preemption;
   holder.least = job.in_place ? std::min(job.min, holder.workers) : holder.workers;
+  bool runs = false;
   for (const Pod& pod : pods) {
     if (!pod.alive()) continue;
     const std::string name = prefix + pod.name;
     const bool stays =
         !stops && !pod.deleting() && pod.attempt == ledger.attempt && job.HasRank(holder.workers, pod.rank);
+    runs = runs || (stays && pod.bound());
     if (stays)
       holder.staying.push_back({pod.rank, name});
     else
@@ -182,7 +184,7 @@ RoomHolder HolderOf(std::string key, const std::string& prefix, const Job& job, 
   // Those of an elastic job above its minimum wait in the queue.
   const size_t needed = static_cast<size_t>(holder.least + job.RolePods());
   const size_t present = holder.staying.size() + ledger.succeeded.size();
-  if (!stops && ledger.placed && present < needed) holder.lost = static_cast<int32_t>(needed - present);
+  if (runs && present < needed) holder.lost = static_cast<int32_t>(needed - present);
   std::sort(holder.staying.begin(), holder.staying.end(),
             [](const RoomHolder::Place& a, const RoomHolder::Place& b) { return a.rank < b.rank; });
   return holder;

@@ -435,6 +435,10 @@ TEST(Preemption, AHolderKnowsWhichPodsLeave) {
   EXPECT_EQ(holder.least, 2);
   EXPECT_EQ(holder.staying.size(), 3u);
   EXPECT_EQ(holder.leaving, (std::vector<std::string>{"ml/job-1-3"}));
+  EXPECT_EQ(holder.lost, 0) << "it can do with two";
+  o.job.min = 4;
+  EXPECT_EQ(HolderOf("ml/job", "ml/", o.job, o.status.ledger, o.pods).lost, 1);
+  o.job.min = 2;
   o.status.ledger.preemption = Preemption{"ml/big", "uid-big", 9, 2};
   o.job.allowed = AllowedWorkers(o.status.ledger);
   holder = HolderOf("ml/job", "ml/", o.job, o.status.ledger, o.pods);
