@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <tuple>
 #include <utility>
 
@@ -164,9 +163,7 @@ RoomHolder HolderOf(std::string key, const std::string& prefix, const Job& job, 
   const bool stops =
       job.deleted || job.suspend || ledger.suspended || ledger.stop_since || ledger.outcome != Outcome::kNone;
   holder.workers = job.in_place ? job.Target() : ledger.gang_size;
-  Job free = job;
-  free.allowed = std::numeric_limits<int32_t>::max();
-  holder.wanted = free.Target();
+  holder.wanted = job.Wanted();
   holder.preempted = ledger.preemption;
   holder.least = job.in_place ? std::min(job.min, holder.workers) : holder.workers;
   bool runs = false;

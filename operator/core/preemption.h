@@ -9,9 +9,9 @@
 // those of the highest priority first: no job gives up a worker without which the head fits, too. When not
 // even all jobs of lower priority have enough room, none is preempted.
 //
-// Room that becomes free soon anyway, as pods end, counts as free, but for what running jobs that make no
-// room need for the pods that they have lost. So a plan that is made again while its victims end asks for
-// nothing more.
+// Room that becomes free soon, as pods end, counts as free, so a plan that is made again while its victims
+// end asks for nothing more. Room that a running job needs to replace lost pods does not count, unless that
+// job may be preempted itself.
 //
 // Pure.
 #pragma once

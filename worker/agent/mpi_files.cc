@@ -16,6 +16,16 @@
 #include "worker/agent/program_environment.h"
 
 namespace ringmaster::agent {
+namespace {
+
+// Replaces `link` by a link to the agent.
+Status LinkToAgent(const std::string& agent, const std::string& link) {
+  ::unlink(link.c_str());
+  if (::symlink(agent.c_str(), link.c_str()) != 0) return ErrnoError("create " + link, errno);
+  return Ok();
+}
+
+}  // namespace
 
 std::string MpiHosts(const std::vector<rendezvous::Member>& members, const std::string& implementation,
                      int32_t slots) {
@@ -35,17 +45,11 @@ Status WriteMpiFiles(const std::string& folder, const rendezvous::StartProgram& 
   }
   RM_TRY(WriteFileAtomic(folder + kMpiPeers, peers));
   RM_TRY(WriteFileAtomic(folder + kMpiHosts, MpiHosts(order.members, implementation, slots)));
-  const std::string link = folder + kMpiRsh;
-  ::unlink(link.c_str());
-  if (::symlink(agent.c_str(), link.c_str()) != 0) return ErrnoError("create " + link, errno);
+  RM_TRY(LinkToAgent(agent, folder + kMpiRsh));
   if (implementation == "openmpi") return Ok();
   const std::string bin = folder + kMpiBin;
   RM_TRY(MakeFolder(bin));
-  for (const std::string_view name : kHydraNames) {
-    const std::string own = fmt::format("{}/{}", bin, name);
-    ::unlink(own.c_str());
-    if (::symlink(agent.c_str(), own.c_str()) != 0) return ErrnoError("create " + own, errno);
-  }
+  for (const std::string_view name : kHydraNames) RM_TRY(LinkToAgent(agent, fmt::format("{}/{}", bin, name)));
   return Ok();
 }
 
