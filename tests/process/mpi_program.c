@@ -60,9 +60,10 @@ int main(int argc, char** argv) {
     place[1] = (place[1] * 31 + sum) % 1000003;
     usleep(20000);
     if (rank != 0) continue;
-    Save(path, step, place[1]);
+    // A step that is saved is not done again, so it is reported before.
     printf("{\"step\": %ld, \"loss\": %ld, \"total_steps\": %ld}\n", step, place[1], steps);
     fflush(stdout);
+    Save(path, step, place[1]);
   }
   MPI_Finalize();
   return 0;
