@@ -166,11 +166,11 @@ wiring::Admission KubeBackend::AdmissionOf(const JobRecord& job, int32_t rank) c
 void KubeBackend::ChangeWorkload(const control::Write& write, const std::string& name, const std::string& uid,
                                  uint64_t revision, const std::string& subresource,
                                  std::function<std::optional<Json>(const Json&)> patch, Done done) {
-  const std::string& space = write.key.namespace_;
   client_.Get(
-      kWorkloads, space, name,
-      Guard([this, space, name, uid, revision, subresource, patch = std::move(patch),
+      kWorkloads, write.key.namespace_, name,
+      Guard([this, write, name, uid, revision, subresource, patch = std::move(patch),
              done = std::move(done)](const Result<Json>& found) {
+        const std::string& space = write.key.namespace_;
         if (!found.ok()) return done(found.error());
         const Meta meta = ReadMeta(*found);
         if (meta.uid != uid || (revision != 0 && meta.revision != revision))
@@ -179,11 +179,15 @@ void KubeBackend::ChangeWorkload(const control::Write& write, const std::string&
         const std::optional<Json> body = patch(*found);
         if (!body) return done(meta.revision);
         if (!options_.may_write()) return done(NotLeading());
-        client_.Patch(kWorkloads, space, name, subresource, ApiClient::PatchType::kMerge, *body,
-                      Guard([done](const Result<Json>& result) {
-                        if (!result.ok()) return done(result.error());
-                        done(RevisionOf(*result));
-                      }));
+        client_.Patch(
+            kWorkloads, space, name, subresource, ApiClient::PatchType::kMerge, *body,
+            Guard([this, write, name, uid, revision, subresource, patch, done](const Result<Json>& result) {
+              // Somebody else, such as the garbage collector, has changed it since it was read.
+              if (!result.ok() && result.error().code == Code::kConflict && revision == 0)
+                return ChangeWorkload(write, name, uid, revision, subresource, patch, done);
+              if (!result.ok()) return done(result.error());
+              done(RevisionOf(*result));
+            }));
       }));
 }
 
