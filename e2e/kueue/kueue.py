@@ -4,7 +4,8 @@
     with Cluster(nodes=4) as c, Kueue(c) as kueue:
         kueue.queue("team-a", {"nvidia.com/gpu": 8})
 
-Kueue wants its certificates under /etc, so it runs in a mount namespace with an own /etc. Of its webhooks only the one that
+Kueue wants its certificates under /etc and /visibility, so it runs in a mount namespace with an own root. Its API of the queues'
+heads is served by the cluster's API server (an APIService). Of its webhooks only the one that
 validates Workloads is registered: it refuses what an integration must not do.
 """
 
@@ -23,11 +24,22 @@ from pki import Pki, encoded
 
 HERE = pathlib.Path(__file__).resolve().parent
 API = "kueue.x-k8s.io/v1beta2"
-# An overlay of our certificates over the real /etc, for this process alone.
+VISIBILITY = "visibility.kueue.x-k8s.io"
+# A root for this process alone: the real folders, and our certificates.
 START = """set -e
-mount -t overlay overlay -o "lowerdir=$1:/etc" /etc
-shift
-exec "$@"
+ours=$1 root=$2
+shift 2
+mount -t tmpfs tmpfs "$root"
+for folder in /*; do
+  if [ -d "$folder" ] && [ ! -L "$folder" ] && [ "$folder" != /etc ]; then
+    mkdir "$root$folder"
+    mount --rbind "$folder" "$root$folder"
+  fi
+done
+mkdir "$root/etc" "$root/visibility"
+mount -t overlay overlay -o "lowerdir=$ours/etc:/etc" "$root/etc"
+mount --bind "$ours/visibility" "$root/visibility"
+exec chroot "$root" "$@"
 """
 
 
@@ -81,17 +93,18 @@ class Kueue:
         keys = Pki(self.folder / "pki")
         keys.create("127.0.0.1")
         keys.issue("kueue", "/CN=kueue", "serverAuth", ["IP:127.0.0.1", "DNS:localhost"])
-        for where in ("etc/kueue/metrics/certs", "webhook"):
+        (self.folder / "root").mkdir()
+        for where in ("ours/etc/kueue/metrics/certs", "ours/visibility", "webhook"):
             target = self.folder / where
             target.mkdir(parents=True)
             shutil.copy(keys.certificate("kueue"), target / "tls.crt")
             shutil.copy(keys.key("kueue"), target / "tls.key")
-        self.health, self.port = free_ports(2)
+        self.health, self.port, heads = free_ports(3)
         settings = {"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration", "namespace": "kueue-system",
                     "health": {"healthProbeBindAddress": f"127.0.0.1:{self.health}"}, "metrics": {"bindAddress": "0"},
                     "webhook": {"host": "127.0.0.1", "port": self.port, "certDir": str(self.folder / "webhook")},
                     "leaderElection": {"leaderElect": False}, "internalCertManagement": {"enable": False},
-                    "featureGates": {"VisibilityOnDemand": False},
+                    "visibilityServer": {"bindAddress": "127.0.0.1", "bindPort": heads},
                     "integrations": {"frameworks": ["batch/job"],
                                      "externalFrameworks": ["TrainingJob.v1alpha1.ringmaster.dev"]},
                     **self.settings}
@@ -104,6 +117,15 @@ class Kueue:
         c.apply_text(json.dumps({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
                                  "metadata": {"name": "kueue-validating-webhook-configuration"}, "webhooks": [hook]}))
 
+        # An API server resolves the name of such a Service itself.
+        c.apply_text(json.dumps({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "heads", "namespace": "kueue-system"},
+                                 "spec": {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": heads}]}}))
+        c.apply_text(json.dumps({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+                                 "metadata": {"name": f"v1beta2.{VISIBILITY}"},
+                                 "spec": {"group": VISIBILITY, "version": "v1beta2", "groupPriorityMinimum": 100,
+                                          "versionPriority": 100, "insecureSkipTLSVerify": True,
+                                          "service": {"name": "heads", "namespace": "kueue-system", "port": heads}}}))
+
     def _is_served(self):
         try:
             found = self.cluster.api.get("/apis/" + API)
@@ -114,7 +136,7 @@ class Kueue:
     def start(self):
         with open(self.folder / "kueue.log", "ab") as log:
             self.process = subprocess.Popen(
-                ["unshare", "-rm", "sh", "-c", START, "sh", self.folder / "etc", built() / "kueue", "--config",
+                ["unshare", "-rm", "sh", "-c", START, "sh", self.folder / "ours", self.folder / "root", built() / "kueue", "--config",
                  self.folder / "config.json", "--kubeconfig", self.cluster.kubeconfig],
                 env={**os.environ, "KUBECONFIG": str(self.cluster.kubeconfig)}, stdout=log, stderr=subprocess.STDOUT,
                 start_new_session=True)

@@ -98,6 +98,10 @@ class WithKueue(unittest.TestCase):
                 found = self.rig.wait_condition("middle", "Admitted", "False", "WaitingForQuota")
                 print(f"middle waits: {found['message']}", flush=True)
                 self.assertRegex(found["message"], r"queue order: .*nvidia.com/gpu")
+                for position, later in enumerate(names[1:], 1):
+                    # The text of a job that waits is written at most once in a minute.
+                    self.wait(lambda n=later, p=position: f"position {p} in queue order" in
+                              self.rig.condition(n, "Admitted")["message"], f"{later} shows position {position}", 150)
             self.finish(name)
         self.rig.wait_phase("ant", "Succeeded")
 

@@ -92,9 +92,12 @@ std::optional<QuotaHold> QuotaHoldOf(const Observed& o) {
                          "; create this LocalQueue in the job's namespace, or correct the label "
                          "kueue.x-k8s.io/queue-name",
                      true};
+  const std::string position = PositionText(w->position);
+  const std::string where =
+      position.empty() ? "queue " + quota.queue : fmt::format("{} in queue {}", position, quota.queue);
   if (w->waits_for.empty())
-    return QuotaHold{Reason::kQueued, fmt::format("waiting in queue {}", quota.queue)};
-  return QuotaHold{Reason::kWaitingForQuota, fmt::format("queue {}: {}", quota.queue, w->waits_for)};
+    return QuotaHold{Reason::kQueued, (position.empty() ? "waiting in " : "waiting at ") + where};
+  return QuotaHold{Reason::kWaitingForQuota, fmt::format("{}: {}", where, w->waits_for)};
 }
 
 Decision AwaitQuota(const Observed& o, Time now) {

@@ -2,6 +2,8 @@
 
 #include "operator/core/kueue_workload.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "operator/core/model.h"
@@ -22,6 +24,16 @@ const char* PodsReadyName(PodsReady state) {
       return "Recovered";
   }
   return "?";
+}
+
+std::string PositionText(int32_t position) {
+  if (position <= 0) return "";
+  constexpr int32_t kExact = 10;
+  constexpr int32_t kNear = 30;
+  if (position <= kExact) return fmt::format("position {}", position);
+  return fmt::format("position over {}", position <= kNear              ? kExact
+                                         : position <= kPositionsListed ? kNear
+                                                                        : kPositionsListed);
 }
 
 std::string PodSetOf(const Job& job, int32_t rank) {

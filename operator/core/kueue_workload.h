@@ -55,6 +55,7 @@ struct Workload {
   std::string eviction_reason;
   std::string eviction_message;
   std::string waits_for;  // Kueue's message while nothing is reserved
+  int32_t position = 0;   // in its queue, from 1; 0: unknown; kPositionsListed + 1: further back
   PodsReady pods_ready = PodsReady::kUnreported;
   std::vector<Grant> grants;   // without the pods that were given back
   std::string missing_flavor;  // a ResourceFlavor of the admission that does not exist; empty: none
@@ -73,6 +74,12 @@ struct Quota {
   std::vector<Workload> workloads;  // that the job owns, sorted by name
   bool operator==(const Quota&) const = default;
 };
+
+// How many Workloads of a queue the operator asks Kueue for.
+inline constexpr int32_t kPositionsListed = 100;
+// Returns `position 3`, or less exactly `position over 30` far from the head: a queue that moves must not
+// change the status of every job in it. Empty: unknown.
+std::string PositionText(int32_t position);
 
 inline constexpr const char* kWorkerSet = "worker";
 inline constexpr const char* kMasterSet = "master";  // the first worker, when it has another template

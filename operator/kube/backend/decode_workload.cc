@@ -66,6 +66,21 @@ void Set(Json& conditions, const char* type, bool truth, const std::string& reas
 
 }  // namespace
 
+int32_t QueueHead::PositionOf(const std::string& workload) const {
+  if (const auto found = positions.find(workload); found != positions.end()) return found->second;
+  return whole ? 0 : core::kPositionsListed + 1;
+}
+
+QueueHead DecodeQueueHead(const Json& pending_workloads_summary) {
+  QueueHead head;
+  const Json& items = json::Items(pending_workloads_summary, "items");
+  for (const Json& item : items)
+    head.positions[std::string(json::Text(json::Child(item, "metadata"), "name"))] =
+        static_cast<int32_t>(json::Integer(item, "positionInLocalQueue")) + 1;
+  head.whole = items.size() < core::kPositionsListed;
+  return head;
+}
+
 std::shared_ptr<const WorkloadRecord> DecodeWorkload(const Json& object, const Meta& meta) {
   const Json& metadata = json::Child(object, "metadata");
   const std::string_view job = json::Text(json::Child(metadata, "labels"), wiring::kJobLabel);

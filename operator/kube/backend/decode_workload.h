@@ -40,6 +40,15 @@ struct FlavorRecord {
 std::shared_ptr<const WorkloadRecord> DecodeWorkload(const Json& object, const Meta& meta);
 std::shared_ptr<const FlavorRecord> DecodeFlavor(const Json& object, const Meta& meta);
 
+// The head of a LocalQueue, from Kueue's visibility API.
+struct QueueHead {
+  std::map<std::string, int32_t> positions;  // by Workload, from 1
+  bool whole = true;                         // nothing waits behind them
+  // Returns core::Workload::position.
+  int32_t PositionOf(const std::string& workload) const;
+};
+QueueHead DecodeQueueHead(const Json& pending_workloads_summary);
+
 // Returns the status patch for the change to `object`, a Workload as the API server has it. `now`: the API's
 // text.
 Json StatusPatch(const Json& object, const core::SetWorkloadStatus& change, const std::string& now);

@@ -275,7 +275,7 @@ Time KubeBackend::Housekeeping(Time now) {
     for (const std::string& job : ready) Notify(job);
   }
   if (plan) PlanPreemptions();
-  return next;
+  return std::min(next, AskForQueueHead(now));
 }
 
 void KubeBackend::ForgetUnusedNodes() {

@@ -291,6 +291,8 @@ class KubeBackend final : public control::Backend {
   void OnKueue(bool served);
   // Whether a job has a queue and the API server does not serve Kueue's API.
   bool WaitsForKueue() const RM_REQUIRES(mutex_);
+  // Asks Kueue for the head of one queue in which a job waits. Returns when to ask for the next one.
+  Time AskForQueueHead(Time now);
   // Notifies the jobs that have a queue.
   void NotifyQueued() const;
   void DiscoverBy(Time at);
@@ -349,6 +351,16 @@ class KubeBackend final : public control::Backend {
   std::set<GangApi> doubtful_ RM_GUARDED_BY(mutex_);  // the last answer was that it is not served any more
   std::optional<bool> kueue_ RM_GUARDED_BY(mutex_);   // whether Kueue's API is served; unset: no answer yet
   bool kueue_doubtful_ RM_GUARDED_BY(mutex_) = false;
+  // A queue in which jobs wait, and these jobs with their Workloads.
+  struct Queue {
+    std::string space;
+    std::string name;
+    std::vector<std::pair<std::string, std::string>> waiting;
+  };
+  std::vector<Queue> queues_to_ask_;  // the rest of this round; only the reflectors' thread uses these three
+  Time queue_round_at_ = Time::min();
+  Time ask_queue_at_ = Time::min();
+  std::map<std::pair<std::string, std::string>, QueueHead> queue_heads_ RM_GUARDED_BY(mutex_);
   Time discover_at_ RM_GUARDED_BY(mutex_) = Time::min();
   std::vector<std::function<void(const control::Key&)>> subscribers_ RM_GUARDED_BY(mutex_);
 

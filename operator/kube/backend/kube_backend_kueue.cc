@@ -14,6 +14,12 @@
 #include "operator/wiring/workload.h"
 
 namespace ringmaster::kube {
+namespace {
+
+constexpr Duration kQueueRound = seconds(15);
+constexpr Duration kAskEvery = seconds(1);
+
+}  // namespace
 
 // ---- discovery
 
@@ -68,6 +74,64 @@ bool KubeBackend::WaitsForKueue() const {
 void KubeBackend::NotifyQueued() const {
   for (const Job& job : jobs_.All())
     if (!job->queue.empty()) Notify(job->key.ToString());
+}
+
+// ---- positions in the queues
+//
+// Kueue tells the position of a Workload only to those who ask, so a queue is asked for every kQueueRound
+// while a job waits in it. With many queues this takes longer: at most one request is made each kAskEvery.
+
+Time KubeBackend::AskForQueueHead(Time now) {
+  if (now < ask_queue_at_) return ask_queue_at_;
+  ask_queue_at_ = now + kAskEvery;
+  bool served = false;
+  {
+    MutexLock lock(mutex_);
+    served = kueue_.value_or(false);
+  }
+  if (!served || !options_.may_write()) queues_to_ask_.clear();
+  if (queues_to_ask_.empty()) {
+    if (now < queue_round_at_) return ask_queue_at_ = queue_round_at_;
+    queue_round_at_ = now + kQueueRound;
+    if (!served || !options_.may_write()) return ask_queue_at_ = queue_round_at_;
+    std::map<std::pair<std::string, std::string>, Queue> queues;
+    for (const Job& job : jobs_.All()) {
+      if (job->queue.empty()) continue;
+      for (const auto& record : workloads_.Group(job->key.ToString())) {
+        const core::Workload& w = record->workload;
+        if (record->owner_uid != job->uid || w.reserved || w.finished || w.deleting || !w.active) continue;
+        Queue& queue = queues[{job->key.namespace_, w.queue}];
+        queue.space = job->key.namespace_;
+        queue.name = w.queue;
+        queue.waiting.emplace_back(record->job, w.name);
+      }
+    }
+    for (auto& [key, queue] : queues) queues_to_ask_.push_back(std::move(queue));
+    MutexLock lock(mutex_);
+    std::erase_if(queue_heads_, [&](const auto& head) { return !queues.contains(head.first); });
+  }
+  if (queues_to_ask_.empty()) return ask_queue_at_ = queue_round_at_;
+  Queue queue = std::move(queues_to_ask_.back());
+  queues_to_ask_.pop_back();
+  const std::string target = fmt::format(
+      "/apis/visibility.kueue.x-k8s.io/v1beta2/namespaces/{}/localqueues/{}/pendingworkloads?limit={}",
+      queue.space, queue.name, core::kPositionsListed);
+  client_.Raw(target, Guard([this, queue = std::move(queue)](const Result<Json>& result) {
+                // A cluster may not serve this API, or may not let us read it.
+                QueueHead head = result.ok() ? DecodeQueueHead(*result) : QueueHead{};
+                std::vector<std::string> moved;
+                {
+                  MutexLock lock(mutex_);
+                  QueueHead& known = queue_heads_[{queue.space, queue.name}];
+                  for (const auto& [job, workload] : queue.waiting)
+                    if (core::PositionText(known.PositionOf(workload)) !=
+                        core::PositionText(head.PositionOf(workload)))
+                      moved.push_back(job);
+                  known = std::move(head);
+                }
+                for (const std::string& job : moved) Notify(job);
+              }));
+  return ask_queue_at_;
 }
 
 // ---- what a decision reads
@@ -128,6 +192,11 @@ void KubeBackend::ReadQuota(const JobRecord& job, core::Observed& observed) cons
     }
     core::Workload& w = quota.workloads.emplace_back(record->workload);
     if (w.finished) continue;
+    if (!w.reserved) {
+      MutexLock lock(mutex_);
+      const auto head = queue_heads_.find({job.key.namespace_, w.queue});
+      if (head != queue_heads_.end()) w.position = head->second.PositionOf(w.name);
+    }
     w.outdated = !w.reserved && !job.queue.empty() && record->rendered_for != RenderedFor(job);
     for (const auto& [name, set] : record->admitted)
       for (const std::string& flavor : set.flavors)

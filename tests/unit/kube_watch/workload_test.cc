@@ -148,5 +148,26 @@ TEST(StatusPatch, KeepsTheConditionsOfOthersAndTheirTimes) {
 
 TEST(StatusPatch, Finishes) { EXPECT_TRUE(Patched(AdmittedWorkload(), ChangeOf(Change::kFinish)).finished); }
 
+TEST(DecodeQueueHead, ReadsPositions) {
+  const Json summary = Json::parse(R"({"items": [
+    {"metadata": {"name": "a", "namespace": "team"}, "priority": 5, "localQueueName": "q",
+     "positionInClusterQueue": 4, "positionInLocalQueue": 0},
+    {"metadata": {"name": "b", "namespace": "team"}, "priority": 0, "localQueueName": "q",
+     "positionInClusterQueue": 9, "positionInLocalQueue": 1}]})");
+  const QueueHead head = DecodeQueueHead(summary);
+  EXPECT_EQ(head.PositionOf("a"), 1);
+  EXPECT_EQ(head.PositionOf("b"), 2);
+  EXPECT_EQ(head.PositionOf("c"), 0) << "it does not wait in this queue, or Kueue has not seen it yet";
+}
+
+TEST(DecodeQueueHead, AFullListHasMoreBehindIt) {
+  Json summary = {{"items", Json::array()}};
+  for (int i = 0; i < core::kPositionsListed; ++i)
+    summary["items"].push_back(
+        {{"metadata", {{"name", "w" + std::to_string(i)}}}, {"positionInLocalQueue", i}});
+  EXPECT_EQ(DecodeQueueHead(summary).PositionOf("w99"), core::kPositionsListed);
+  EXPECT_EQ(DecodeQueueHead(summary).PositionOf("another"), core::kPositionsListed + 1);
+}
+
 }  // namespace
 }  // namespace ringmaster::kube

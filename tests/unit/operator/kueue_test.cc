@@ -88,6 +88,34 @@ TEST(Kueue, AWaitingJobShowsWhatIsMissing) {
   EXPECT_TRUE(WaitingRanks(o).empty()) << "it takes no room from others";
 }
 
+TEST(Kueue, AWaitingJobShowsItsPosition) {
+  Observed o = NewQueued();
+  Workload w = Waiting(o);
+  w.position = 3;
+  Enqueue(o, {w});
+  const Decision decision = Decide(o, kT0);
+  EXPECT_EQ(Of(decision, ConditionType::kAdmitted).message.substr(0, 30), "position 3 in queue queue: cou");
+  Obey(o, decision, kT0);
+  w.position = 2;
+  w.waits_for.clear();
+  Enqueue(o, {w});
+  EXPECT_TRUE(Decide(o, kT0).actions.empty()) << "a queue that moves fast is not followed";
+  EXPECT_EQ(Of(Decide(o, kT0 + kQueuedInterval), ConditionType::kAdmitted).message,
+            "waiting at position 2 in queue queue");
+}
+
+// Far from the head a status changes three times at most, however often the queue moves.
+TEST(Kueue, ADistantPositionIsNotExact) {
+  EXPECT_EQ(PositionText(0), "");
+  EXPECT_EQ(PositionText(1), "position 1");
+  EXPECT_EQ(PositionText(10), "position 10");
+  EXPECT_EQ(PositionText(11), "position over 10");
+  EXPECT_EQ(PositionText(30), "position over 10");
+  EXPECT_EQ(PositionText(31), "position over 30");
+  EXPECT_EQ(PositionText(kPositionsListed), "position over 30");
+  EXPECT_EQ(PositionText(kPositionsListed + 1), "position over 100");
+}
+
 TEST(Kueue, AnAdmittedJobStartsItsFirstAttempt) {
   Observed o = NewQueued();
   Enqueue(o, {Admitted(o, 2)});

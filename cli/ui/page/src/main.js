@@ -23,10 +23,11 @@ const element = (name, text, attributes = {}) => {
 };
 
 const state = {run: null, steps: new Steps(), detail: null, gang: null, gangAt: 0, events: [], workers: []};
-// What a live run changes all the time is drawn every CALM_MS or more, so that drawing takes 1 % of the time of this thread: a browser
-// on the machine of the run competes with the workers. What happens to the gang is drawn at once, and what is not on screen is
-// drawn when it comes into view.
-const stale = new Set(), CALM_MS = 2000;
+// What a live run changes all the time is drawn in calm intervals: a browser on the machine of the run competes with the workers. They
+// grow with the run, whose curves then change less from one to the next, and are so long that drawing takes at most 1 % of the time of
+// this thread. What happens to the gang is drawn at once, and what is not on screen is drawn when it comes into view.
+const stale = new Set(), CALM_MS = 2000, CALMEST_MS = 5000;
+const calmMs = () => Math.min(CALMEST_MS, Math.max(CALM_MS, 1000 * (state.gang ? gangView.nowOfRun() : 0) / 50));
 let calmAt = 0, drawAt = Infinity, drawTimer = 0;
 function changed(what) {
   stale.add(what);
@@ -40,7 +41,7 @@ function changed(what) {
 function draw() {
   const began = performance.now();
   drawAt = Infinity;
-  calmAt = began + CALM_MS;
+  calmAt = began + calmMs();
   // The run shows numbers of the gang, and the curves show the validation of the run.
   if (stale.has("gang") && state.run) stale.add("run");
   if (stale.has("run")) stale.delete("steps"), stale.add("steps");
@@ -49,7 +50,7 @@ function draw() {
   for (const part of parts) views[part]();
   // The message arrives after the layout and the paint of this frame.
   const after = new MessageChannel();
-  after.port1.onmessage = () => (calmAt = began + Math.max(CALM_MS, 100 * (performance.now() - began)));
+  after.port1.onmessage = () => (calmAt = began + Math.max(calmMs(), 100 * (performance.now() - began)));
   after.port2.postMessage(null);
 }
 
@@ -360,7 +361,12 @@ toggle("warnings", (on) => $("events").classList.toggle("only", on));
 toggle("log-loss", (on) => { charts.loss.spec.log = on; charts.loss.rebuild(); });
 $("log-worker").addEventListener("change", () => { $("log").textContent = ""; loadLog(); });
 const logInView = watchView($("log"), () => loadLog());
-setInterval(() => { if (state.run?.live && logInView()) loadLog(); }, 3000);
+let logAt = 0;
+setInterval(() => {
+  if (!state.run?.live || !logInView() || performance.now() < logAt) return;
+  logAt = performance.now() + calmMs();
+  loadLog();
+}, CALM_MS);
 makeGang();
 makeCharts();
 connect();
