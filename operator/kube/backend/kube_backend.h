@@ -245,7 +245,7 @@ class KubeBackend final : public control::Backend {
   void Perform(const Job& job, const control::Write& write, const core::DeleteWorkload& action, Done done);
   void Perform(const Job& job, const control::Write& write, const core::ReleaseWorkload& action, Done done);
   // Patches the Workload with what `patch` returns for it (nullopt: nothing to do). `revision` 0: any, and
-  // `patch` is asked again when somebody else changed the Workload in between.
+  // `patch` is asked again when another client has changed the Workload in between.
   void ChangeWorkload(const control::Write& write, const std::string& name, const std::string& uid,
                       uint64_t revision, const std::string& subresource,
                       std::function<std::optional<Json>(const Json&)> patch, Done done);

@@ -78,8 +78,8 @@ void KubeBackend::NotifyQueued() const {
 
 // ---- positions in the queues
 //
-// Kueue tells the position of a Workload only to those who ask, so a queue is asked for every kQueueRound
-// while a job waits in it. With many queues this takes longer: at most one request is made each kAskEvery.
+// Kueue answers only who asks for the head of a queue. Each queue in which a job waits is asked for every
+// kQueueRound; with many queues this takes longer, since at most one request is made each kAskEvery.
 
 Time KubeBackend::AskForQueueHead(Time now) {
   if (now < ask_queue_at_) return ask_queue_at_;
@@ -251,7 +251,7 @@ void KubeBackend::ChangeWorkload(const control::Write& write, const std::string&
         client_.Patch(
             kWorkloads, space, name, subresource, ApiClient::PatchType::kMerge, *body,
             Guard([this, write, name, uid, revision, subresource, patch, done](const Result<Json>& result) {
-              // Somebody else, such as the garbage collector, has changed it since it was read.
+              // Another client, such as the garbage collector, has changed it since it was read.
               if (!result.ok() && result.error().code == Code::kConflict && revision == 0)
                 return ChangeWorkload(write, name, uid, revision, subresource, patch, done);
               if (!result.ok()) return done(result.error());
