@@ -126,27 +126,27 @@ class WithKueue(unittest.TestCase):
         self.cluster.kubectl("apply", "--server-side", "-f", policy)
         self.addCleanup(self.cluster.kubectl, "delete", "--ignore-not-found", "-f", policy)
 
-        def relabel(*more):
-            self.cluster.kubectl("label", "tj", "moves", QUEUE + "=after", "--overwrite", *more)
+        def relabel(label, *more):
+            self.cluster.kubectl("label", "tj", "moves", QUEUE + label, "--overwrite", *more)
 
-        def refused():
+        def refused(label):
             try:
-                relabel("--dry-run=server")
+                relabel(label, "--dry-run=server")
             except KubectlError as error:
                 self.assertIn("cannot be changed while the job runs", str(error))
                 return True
-            return False  # the API server does not know the policy yet
-        self.wait(refused, "the policy holds")
+            return False  # the API server follows a change of its policies with a delay
+        self.wait(lambda: refused("=after"), "the policy holds")
         self.cluster.kubectl("patch", "tj", "moves", "--type=merge", "-p", '{"spec": {"suspend": true}}')
         self.rig.wait_condition("moves", "Suspended")
-        relabel()
+        relabel("=after")
         self.cluster.kubectl("patch", "tj", "moves", "--type=merge", "-p", '{"spec": {"suspend": false}}')
         self.wait(lambda: self.rig.running("moves", 1), "the job runs again")
         self.assertEqual(self.kueue.workload("moves")["spec"]["queueName"], "after")
         # A change that no policy refuses.
         self.cluster.kubectl("delete", "-f", policy)
-        self.wait(lambda: not refused(), "the policy is gone")
-        self.cluster.kubectl("label", "tj", "moves", QUEUE + "-")
+        self.wait(lambda: not refused("-"), "the policy is gone")
+        relabel("-")
         time.sleep(2)
         self.assertTrue(self.rig.running("moves", 1))
         self.assertTrue(self.kueue.admitted("moves"))
