@@ -156,11 +156,13 @@ struct Table<Network> {
 
 template <>
 struct Table<Topology> {
-  static constexpr auto kFields =
-      std::tuple(F("required", &Topology::required, {.max_length = 317, .form = Form::kQualifiedName},
-                   "Node label whose value all workers must share."),
-                 F("preferred", &Topology::preferred, {.max_length = 317, .form = Form::kQualifiedName},
-                   "Node label whose value all workers should share if possible."));
+  static constexpr auto kFields = std::tuple(
+      F("required", &Topology::required, {.max_length = 317, .form = Form::kQualifiedName},
+        "Node label whose value all workers must share. Any label works; the workers get the smallest "
+        "domain with room for all, chosen before the first pod is created."),
+      F("preferred", &Topology::preferred, {.max_length = 317, .form = Form::kQualifiedName},
+        "Node label whose value all workers should share if possible: they get as few domains as have "
+        "room, and never wait for one."));
 };
 
 template <>

@@ -109,6 +109,16 @@ struct Table<Goodput> {
 };
 
 template <>
+struct Table<TopologyStatus> {
+  static constexpr bool kOpen = true;
+  static constexpr auto kFields =
+      std::tuple(F("key", &TopologyStatus::key, kShort, "Node label whose values are the domains."),
+                 F("domains", &TopologyStatus::domains, kCount32, "Number of domains with pods of the job."),
+                 F("pods", &TopologyStatus::pods, {.max_length = 512, .form = Form::kAny},
+                   "Number of pods in each domain, for display."));
+};
+
+template <>
 struct Table<Status> {
   static constexpr bool kOpen = true;
   static constexpr auto kFields = std::tuple(
@@ -130,6 +140,8 @@ struct Table<Status> {
         "Transport of the gradients, as measured by the workers: rc, tcp, shm."),
       F("devices", &Status::devices, {.max_length = 256, .form = Form::kAny},
         "GPUs of the workers, their driver, and the workers with a device fault."),
+      F("topology", &Status::topology, {},
+        "How the pods are spread over the domains of `scheduling.topology`."),
       F("selector", &Status::selector, {.max_length = 1024, .form = Form::kAny},
         "Label selector of the workers."),
       F("restarts", &Status::restarts, {}, "Number of restarts."),

@@ -286,6 +286,13 @@ struct Goodput {
   bool operator==(const Goodput&) const = default;
 };
 
+struct TopologyStatus {
+  std::string key;
+  int32_t domains = 0;
+  std::string pods;
+  bool operator==(const TopologyStatus&) const = default;
+};
+
 struct Status {
   int64_t observedGeneration = 0;
   std::string phase;  // Pending Starting Running Resizing Restarting Suspending Suspended Succeeded Failed
@@ -297,6 +304,7 @@ struct Status {
   std::string ready;    // "7/8"; api/display.h
   std::string fabric;   // transport of gradients, as measured by the workers
   std::string devices;  // GPUs of the workers; empty without GPUs
+  std::optional<TopologyStatus> topology;
   std::string selector;
   RestartCounts restarts;
   std::optional<LastFailure> lastFailure;

@@ -17,19 +17,20 @@ uint32_t TermOf(rendezvous::Generation generation) { return static_cast<uint32_t
 
 }  // namespace
 
-void GangCoordinators::Start(const std::string& job, Coordinator& coordinator, const core::Status& status,
+void GangCoordinators::Start(const control::Key& key, Coordinator& coordinator, const core::Status& status,
                              const core::SetGang& order, bool take_over) {
   const rendezvous::Generation recorded = status.display.gang_generation;
   coordinator.term =
       std::max({coordinator.term, TermOf(recorded), static_cast<uint32_t>(lease_term_) - 1}) + 1;
   coordinator.stopping = false;
-  rendezvous::CoordinatorOptions options = control::CoordinatorOptionsOf(job, order);
+  rendezvous::CoordinatorOptions options = control::CoordinatorOptionsOf(key.ToString(), order);
   options.term = coordinator.term;
   options.resumed = take_over && recorded != 0;
   if (options.resumed) options.known_step = status.display.progress.step;
   // After a suspension, too, the checkpoint must still be there.
   if (recorded != 0) options.known_checkpoint = status.display.progress.checkpoint_step;
   options.gather_window = kGatherWindow;
+  options.domain_of = [domain_of = domain_of_, key](const std::string& node) { return domain_of(key, node); };
   server_.AddJob(options);
 }
 
@@ -44,7 +45,7 @@ void GangCoordinators::Order(const control::Key& key, const std::string& uid, co
   // A new coordinator starts for the first order of this process (it takes over from an earlier leader), for
   // the first order after a stop, and for a job that replaced another of the same name.
   if (first || replaced || (coordinator.stopping && !order.stop)) {
-    Start(job, coordinator, status, order, first);
+    Start(key, coordinator, status, order, first);
   } else {
     server_.SetLimits(job, control::LimitsOf(order));
     if (order.programs) server_.AllowRestart(job, order.accounted);

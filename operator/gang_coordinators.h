@@ -11,8 +11,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "base/mutex.h"
 #include "operator/control/backend.h"
@@ -23,9 +25,12 @@ namespace ringmaster::operator_main {
 
 class GangCoordinators {
  public:
-  // REQUIRES: `server` outlives this object.
-  GangCoordinators(rendezvous::Server& server, int64_t lease_term)
-      : server_(server), lease_term_(lease_term) {}
+  // The domain of a node, by the topology of a job; empty: none.
+  using DomainOf = std::function<std::string(const control::Key&, const std::string& node)>;
+
+  // `domain_of` is called on the server's thread. REQUIRES: `server` outlives this object.
+  GangCoordinators(rendezvous::Server& server, int64_t lease_term, DomainOf domain_of)
+      : server_(server), lease_term_(lease_term), domain_of_(std::move(domain_of)) {}
 
   // `status`: the job's last known status, with what an earlier coordinator recorded.
   void Order(const control::Key& key, const std::string& uid, const core::Status& status,
@@ -41,11 +46,12 @@ class GangCoordinators {
   };
 
   // `take_over`: an earlier process may have run a coordinator for this job.
-  void Start(const std::string& job, Coordinator& coordinator, const core::Status& status,
+  void Start(const control::Key& key, Coordinator& coordinator, const core::Status& status,
              const core::SetGang& order, bool take_over) RM_REQUIRES(mutex_);
 
   rendezvous::Server& server_;
   const int64_t lease_term_;
+  const DomainOf domain_of_;
   Mutex mutex_;
   std::map<control::Key, Coordinator> coordinators_ RM_GUARDED_BY(mutex_);
 };

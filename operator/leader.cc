@@ -133,7 +133,10 @@ Status Leader::StartServer(const identity::Certificates& certificates) {
     if (const auto ratio = rendezvous::ImbalanceOf(times)) metrics->StepImbalance(*ratio);
   };
   RM_ASSIGN(server_, rendezvous::Server::Start(options, std::move(callbacks)));
-  coordinators_ = std::make_unique<GangCoordinators>(*server_, term_);
+  coordinators_ = std::make_unique<GangCoordinators>(
+      *server_, term_, [&backend = deps_.backend](const control::Key& key, const std::string& node) {
+        return backend.DomainOf(key, node);
+      });
   deps_.handle.SetCoordinators(coordinators_.get());
   log::Info("rendezvous port={} term={}", server_->port(), term_);
   PublishEndpoint();

@@ -154,7 +154,7 @@ class Coordinator final : public JobCoordinator {
   void CompleteChange(Time now);                              // plans the recovery from the statuses
   bool AllParticipate(const MembershipChange& change) const;  // every usable peer
   void ChooseMembers(const MembershipChange& change, const RecoveryPlan& plan, Time now);
-  static void SortByLocality(std::vector<Peer*>& peers);
+  void SortByLocality(std::vector<Peer*>& peers) const;
   void Publish(const MembershipChange& change, const RecoveryPlan& plan, std::vector<Peer*> members,
                bool stop, Time now, const Peer* loader = nullptr);
   void ReleasePeer(Peer& peer);  // sends Exit to a peer that left by plan

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -90,6 +91,9 @@ struct CoordinatorOptions {
   // How long fewer workers than `target` wait for others before their faults end the job: none of them can
   // start, their fingerprints have no majority, or none can load the checkpoint.
   Duration quorum_grace = seconds(30);
+  // Returns the domain of a node: ranks of one domain become ring neighbours. Empty, as without this
+  // function: unknown. Is called on the server's thread, and must not block.
+  std::function<std::string(const std::string& node)> domain_of = {};
   // The workers run programs of a user; nullopt: native trainers.
   std::optional<ProgramOptions> programs = {};
 };

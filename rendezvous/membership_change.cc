@@ -315,25 +315,31 @@ std::map<std::string, size_t> FirstOf(const Peers& peers, const Place& place) {
 
 }  // namespace
 
-void Coordinator::SortByLocality(std::vector<Peer*>& peers) {
+void Coordinator::SortByLocality(std::vector<Peer*>& peers) const {
   // A pod without a known node counts as a node by itself. Node names contain no slash, so these keys are
   // unique.
   const auto node = [](const Peer& peer) { return peer.node.empty() ? "/" + peer.pod : peer.node; };
   const auto pod = [](const Peer& peer) { return peer.pod; };
+  const auto domain = [this](const Peer& peer) {
+    return options_.domain_of && !peer.node.empty() ? options_.domain_of(peer.node) : std::string();
+  };
+  const auto domains = FirstOf(peers, domain);
   const auto nodes = FirstOf(peers, node);
   const auto pods = FirstOf(peers, pod);
-  std::vector<std::tuple<size_t, size_t, int32_t, size_t, Peer*>> keyed;
+  std::vector<std::tuple<size_t, size_t, size_t, int32_t, size_t, Peer*>> keyed;
   for (size_t i = 0; i < peers.size(); ++i) {
     Peer* peer = peers[i];
-    keyed.emplace_back(nodes.at(node(*peer)), pods.at(peer->pod), peer->slot, i, peer);
+    keyed.emplace_back(domains.at(domain(*peer)), nodes.at(node(*peer)), pods.at(peer->pod), peer->slot, i,
+                       peer);
   }
   std::sort(keyed.begin(), keyed.end());
   for (size_t i = 0; i < peers.size(); ++i) peers[i] = std::get<Peer*>(keyed[i]);
 }
 
 // Selects the members: holders of the state first, then members of the current generation, then by order of
-// joining. Ranks keep their relative order, except that ranks of one node, and within it of one pod, become
-// adjacent, so that ring neighbours are close to each other.
+// joining. Ranks keep their relative order, except that ranks of one domain, within it of one node, and
+// within that of one pod, become adjacent: ring neighbours are close to each other, and as few edges of the
+// ring as possible leave a domain.
 void Coordinator::ChooseMembers(const MembershipChange& change, const RecoveryPlan& plan, Time now) {
   const size_t n = change.participants.size();
   std::vector<bool> is_source(n, false);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// bench_queue [nodes] [jobs] [load]
+// bench_queue [nodes] [jobs] [load] [nodes of a rack]
 //
 // Replays one synthetic trace of jobs through three orders, over the same Capacity: the queue of the
 // scheduling gate (core/room_queue.h), plain FIFO, in which a job that does not fit blocks those behind it,
@@ -8,6 +8,9 @@
 // free, and a new job takes what it finds. Prints utilisation, waiting times by size, and fairness between
 // namespaces. Virtual time, deterministic, without a scheduler: each pod runs from its reservation to its
 // end.
+//
+// The order of the queue is replayed twice more with a topology: all jobs prefer one rack; and jobs that fit
+// into a rack require one. Every replay prints which share of the jobs with several workers is in one rack.
 //
 // The trace has the statistics that are published of GPU jobs in Helios (Hu et al., "Characterization and
 // Prediction of Deep Learning Workloads in Large-Scale GPU Datacenters", SC '21; the summary of its artifact,
@@ -25,11 +28,13 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,6 +47,7 @@ namespace ringmaster::core {
 namespace {
 
 constexpr const char* kGpu = "nvidia.com/gpu";
+constexpr const char* kRack = "rack";
 constexpr double kMedianSeconds = 206;
 constexpr double kMeanSeconds = 6651.681;
 constexpr double kMeanGpus = 3.716;
@@ -55,7 +61,10 @@ struct Scale {
   int64_t nodes = 778;
   int64_t jobs = 200'000;
   double load = 1.5;
+  int64_t rack = 32;  // nodes of each
 };
+
+enum class Topology : uint8_t { kNone, kPreferred, kRequired };
 
 struct TraceJob {
   std::string name;
@@ -128,29 +137,41 @@ std::vector<TraceJob> DrawTrace(const Scale& scale) {
 // The cluster under one order.
 class Replay {
  public:
-  Replay(const Scale& scale, const std::vector<TraceJob>& jobs)
-      : jobs_(jobs), gpus_(static_cast<double>(scale.nodes) * kGpusOfNode) {
+  Replay(const Scale& scale, const std::vector<TraceJob>& jobs, Topology topology = Topology::kNone)
+      : jobs_(jobs), gpus_(static_cast<double>(scale.nodes) * kGpusOfNode), rack_(scale.rack) {
     for (int64_t i = 0; i < scale.nodes; ++i) {
       NodeFacts node;
       node.name = fmt::format("n{:05}", i);
       node.allocatable = {{kGpu, kGpusOfNode}, {"pods", 110}};
+      node.labels[kRack] = std::to_string(i / scale.rack);
       capacity.SetNode(std::move(node));
     }
     for (int32_t gpus = 1; gpus <= kGpusOfNode; gpus *= 2) {
       PodShape shape;
       shape.requests[kGpu] = gpus;
-      shapes_[gpus] = std::make_shared<const PodShape>(std::move(shape));
+      if (topology != Topology::kNone) shape.preferred_key = kRack;
+      shapes_[gpus] = std::make_shared<const PodShape>(shape);
+      if (topology == Topology::kRequired) shape.topology_key = kRack;
+      in_rack_[gpus] = std::make_shared<const PodShape>(std::move(shape));
     }
     started_at_.resize(jobs.size(), -1);
   }
 
-  const Capacity::Shape& ShapeOf(size_t job) const { return shapes_.at(jobs_[job].gpus_of_pod()); }
+  const Capacity::Shape& ShapeOf(size_t job) const {
+    return (jobs_[job].pods() <= rack_ ? in_rack_ : shapes_).at(jobs_[job].gpus_of_pod());
+  }
   double now() const { return now_; }
   // Starts the job if it fits.
   bool Start(size_t job) {
     std::vector<std::string> pods;
     for (int32_t i = 0; i < jobs_[job].pods(); ++i) pods.push_back(fmt::format("{}-{}", jobs_[job].name, i));
     if (!capacity.Reserve(pods, ShapeOf(job))) return false;
+    if (pods.size() > 1) {
+      std::set<std::string> racks;
+      for (const std::string& pod : pods) racks.insert(capacity.DomainOf(pod, kRack).value_or(""));
+      gangs_ += 1;
+      in_one_rack_ += racks.size() == 1 ? 1 : 0;
+    }
     started_at_[job] = now_;
     ends_.emplace(now_ + jobs_[job].seconds, job);
     return true;
@@ -205,8 +226,10 @@ class Replay {
       sum += ratio;
       squares += ratio * ratio;
     }
-    fmt::print("{:<12} utilisation {:.3f}  fairness {:.4f}  {:>8.0f} ms\n", name, used / (gpus_ * span),
-               sum * sum / (static_cast<double>(got.size()) * squares), took_ms);
+    fmt::print("{:<12} utilisation {:.3f}  fairness {:.4f}  gangs in one rack {:.3f}  {:>8.0f} ms\n", name,
+               used / (gpus_ * span), sum * sum / (static_cast<double>(got.size()) * squares),
+               static_cast<double>(in_one_rack_) / static_cast<double>(std::max<int64_t>(gangs_, 1)),
+               took_ms);
     static const char* const kNames[] = {"1 GPU", "2-4", "8", "16-64", "128-512"};
     for (auto& [size, of] : waits) {
       std::vector<double> sorted = of;
@@ -227,7 +250,11 @@ class Replay {
   }
   const std::vector<TraceJob>& jobs_;
   const double gpus_;
+  const int64_t rack_;
   std::map<int32_t, Capacity::Shape> shapes_;
+  std::map<int32_t, Capacity::Shape> in_rack_;  // of jobs that fit into a rack
+  int64_t gangs_ = 0;                           // with several pods
+  int64_t in_one_rack_ = 0;
   std::multimap<double, size_t> ends_;
   std::vector<double> started_at_;
   double now_ = 0;
@@ -239,8 +266,9 @@ double Measured(const std::function<void()>& work) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
-void RunQueue(const Scale& scale, const std::vector<TraceJob>& jobs, const char* name, int64_t span) {
-  Replay replay(scale, jobs);
+void RunQueue(const Scale& scale, const std::vector<TraceJob>& jobs, const char* name, int64_t span,
+              Topology topology = Topology::kNone) {
+  Replay replay(scale, jobs, topology);
   RoomQueue queue({span, {}});
   std::map<std::string, size_t> numbers;
   for (size_t i = 0; i < jobs.size(); ++i) numbers[jobs[i].name] = i;
@@ -313,6 +341,8 @@ void Run(const Scale& scale) {
   fmt::print("{} nodes of {} GPUs, {} jobs in {:.1f} days: {:.2f} GPUs and {:.0f} s in the mean\n",
              scale.nodes, kGpusOfNode, jobs.size(), jobs.back().at / 86400, gpus / count, seconds / count);
   RunQueue(scale, jobs, "queue", 86'400);
+  RunQueue(scale, jobs, "preferred", 86'400, Topology::kPreferred);
+  RunQueue(scale, jobs, "required", 86'400, Topology::kRequired);
   RunQueue(scale, jobs, "age only", 0);
   RunFifo(scale, jobs);
   RunByName(scale, jobs);
@@ -326,6 +356,7 @@ int main(int argc, char** argv) {
   if (argc > 1) scale.nodes = std::strtoll(argv[1], nullptr, 10);
   if (argc > 2) scale.jobs = std::strtoll(argv[2], nullptr, 10);
   if (argc > 3) scale.load = std::strtod(argv[3], nullptr);
+  if (argc > 4) scale.rack = std::strtoll(argv[4], nullptr, 10);
   ringmaster::core::Run(scale);
   return 0;
 }

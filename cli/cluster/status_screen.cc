@@ -281,6 +281,13 @@ std::string StatusScreen(const Json& job, const std::vector<Json>& pods, const L
   Line(screen, "progress", ProgressText(Child(status, "progress")));
   Line(screen, "fabric", std::string(Text(status, "fabric")));
   Line(screen, "devices", std::string(Text(status, "devices")));
+  const Json& topology = Child(status, "topology");
+  if (const auto key = Text(topology, "key"); !key.empty()) {
+    const int64_t domains = Integer(topology, "domains");
+    Line(screen, "topology",
+         fmt::format("{} {} of {} ({})", domains, domains == 1 ? "domain" : "domains", key,
+                     Text(topology, "pods")));
+  }
   const Json& checkpoint = Child(status, "checkpoint");
   if (const auto path = Text(checkpoint, "path"); !path.empty())
     Line(screen, "checkpoint", fmt::format("of step {}, in {}", Integer(checkpoint, "step"), path));

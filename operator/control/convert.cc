@@ -98,6 +98,8 @@ core::Job FromApi(const api::TrainingJob& job, const std::string& uid, int64_t s
   result.gang_timeout = seconds(spec.scheduling.timeoutSeconds);
   result.autoscaler = spec.scheduling.autoscaler;
   result.preempt = spec.scheduling.preempt;
+  result.topology_required = spec.scheduling.topology.required;
+  result.topology_preferred = spec.scheduling.topology.preferred;
   result.startup_limit = seconds(spec.health.startupSeconds);
   result.unreachable_node_limit = seconds(spec.health.unreachableNodeSeconds);
   result.node_exclusion = seconds(spec.health.nodeExclusionSeconds);

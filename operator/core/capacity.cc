@@ -184,6 +184,8 @@ void Capacity::SetNode(NodeFacts facts) {
   Add(node.allocatable, -1, total_);
   node.allocatable = ToAmounts(facts.allocatable);
   Add(node.allocatable, +1, total_);
+  CountLabels(facts, +1);
+  if (node.facts) CountLabels(*node.facts, -1);
   node.facts = std::move(facts);
   Changed(id, true);
   PlaceAgain({node.expected.begin(), node.expected.end()});
@@ -195,6 +197,7 @@ void Capacity::RemoveNode(const std::string& name) {
   if (it == ids_.end()) return;
   const NodeId id = it->second;
   Node& node = nodes_[id];
+  if (node.facts) CountLabels(*node.facts, -1);
   node.facts.reset();
   Add(node.allocatable, -1, total_);
   node.allocatable.clear();
@@ -317,6 +320,9 @@ Capacity::NodeId Capacity::NodeFor(const Shape& shape) {
 
 // A pod that was let through has more right to room than a gang that waits, and the scheduler knows no claim.
 void Capacity::Place(const std::string& name, Pod& pod) {
+  // A reserved place in another domain than those of the gang would be of no use.
+  const std::string& key = pod.shape->topology_key;
+  if (pod.reserved && !key.empty() && !pod.shape->node_selector.contains(key)) return;
   NodeId id = NodeFor(pod.shape);
   if (id == kNoNode && !claim_.empty()) {
     const WithoutClaim lifted(*this);
@@ -329,8 +335,17 @@ void Capacity::Place(const std::string& name, Pod& pod) {
 }
 
 void Capacity::PlaceAgain(const std::vector<std::string>& pods) {
+  if (pods.empty()) return;
+  const NodeId id = pods_.at(pods.front()).at;
   for (const std::string& name : pods) Unplace(name, pods_.at(name));
-  for (const std::string& name : pods) Place(name, pods_.at(name));
+  for (const std::string& name : pods) {
+    Pod& pod = pods_.at(name);
+    const WithoutClaim lifted(*this);
+    if (pod.reserved && IndexFor(pod.shape).fits[id] > 0)
+      PutAt(id, name, pod);
+    else
+      Place(name, pod);
+  }
 }
 
 // Moves expected pods to other nodes until the bound pods fit: one of them was expected elsewhere.
@@ -365,39 +380,6 @@ void Capacity::PlaceWaitingOn(NodeId id) {
   }
 }
 
-bool Capacity::Reserve(const std::vector<std::string>& pods, const Shape& shape,
-                       const std::vector<std::string>& peers) {
-  std::vector<std::string> fresh;
-  std::vector<std::string> all_peers = peers;
-  for (const std::string& name : pods) {
-    const auto it = pods_.find(name);
-    if (it != pods_.end() && it->second.at != kNoNode)
-      all_peers.push_back(name);
-    else if (it == pods_.end() || it->second.reserved)
-      fresh.push_back(name);
-    else
-      return false;  // the scheduler looks for its place
-  }
-  if (fresh.empty()) return true;
-  const Index& index = IndexFor(shape);
-  const Domain* domain = BestDomain(index, all_peers);
-  if (domain == nullptr || domain->pods < static_cast<int64_t>(fresh.size())) return false;
-  // `index` stays as it is meanwhile: it is brought up to date by its next use only.
-  auto next = fresh.begin();
-  for (NodeId id = 0; id < index.fits.size() && next != fresh.end(); ++id) {
-    if (index.fits[id] <= 0) continue;
-    if (!index.domain_of.empty() && index.domain_of[id] != domain) continue;
-    for (int32_t left = index.fits[id]; left > 0 && next != fresh.end(); --left, ++next) {
-      Unreserve(*next);  // its place was lost
-      Pod& pod = pods_[*next];
-      SetShape(pod, shape);
-      pod.reserved = true;
-      PutAt(id, *next, pod);
-    }
-  }
-  return true;
-}
-
 // ---- shares
 
 double Capacity::ShareOf(const std::string& space) const {
@@ -424,31 +406,10 @@ double Capacity::ShareOf(const PodShape& shape, int32_t pods) const {
 
 // ---- queries
 
-const std::string* Capacity::DomainOfPeers(const Index& index, const std::vector<std::string>& peers) const {
-  if (index.domain_of.empty()) return nullptr;
-  for (const std::string& name : peers) {
-    const auto pod = pods_.find(name);
-    if (pod == pods_.end() || pod->second.at == kNoNode || !nodes_[pod->second.at].facts) continue;
-    const auto& labels = nodes_[pod->second.at].facts->labels;
-    if (const auto label = labels.find(index.shape->topology_key); label != labels.end())
-      return &label->second;
-  }
-  return nullptr;
-}
-
-const Capacity::Domain* Capacity::BestDomain(const Index& index,
-                                             const std::vector<std::string>& peers) const {
-  if (const std::string* value = DomainOfPeers(index, peers)) {
-    const auto domain = index.domains.find(*value);
-    return domain == index.domains.end() ? nullptr : &domain->second;
-  }
-  const Domain* best = nullptr;
-  for (const auto& [value, domain] : index.domains)
-    if (domain.pods > (best == nullptr ? 0 : best->pods)) best = &domain;
-  return best;
-}
-
-std::string Capacity::Missing(const Index& index, const Domain& domain, int32_t count) const {
+std::string Capacity::Missing(const Index& index, const NamedDomain* largest, int32_t count,
+                              bool fixed) const {
+  const Domain none;
+  const Domain& domain = largest == nullptr ? none : largest->second;
   // Name the scarce resources, accelerators and networks, rather than those that every node has.
   const PodShape& shape = *index.shape;
   std::string wanted;
@@ -461,11 +422,22 @@ std::string Capacity::Missing(const Index& index, const Domain& domain, int32_t 
   }
   if (wanted.empty()) wanted = "a pod slot";
   const bool one_each = domain.several == 0 || count == 1;
-  std::string text = one_each ? fmt::format("needs {} on {} nodes; {} {} room", wanted, count, domain.nodes,
-                                            domain.nodes == 1 ? "node has" : "nodes have")
-                              : fmt::format("needs {} for each of {} pods; there is room for {}", wanted,
-                                            count, domain.pods);
-  if (!shape.topology_key.empty()) text += fmt::format(" within one {}", shape.topology_key);
+  const std::string& key = shape.topology_key;
+  std::string text = one_each ? fmt::format("needs {} on {} nodes", wanted, count)
+                              : fmt::format("needs {} for each of {} pods", wanted, count);
+  if (!key.empty()) {
+    text += fmt::format(" within one {}", key);
+    if (largest == nullptr)
+      text += "; none has room";
+    else if (fixed)
+      text += fmt::format("; that of the gang, {}, has room for {}", largest->first, domain.pods);
+    else
+      text += fmt::format("; the most room has {}: for {}", largest->first, domain.pods);
+  } else if (one_each) {
+    text += fmt::format("; {} {} room", domain.nodes, domain.nodes == 1 ? "node has" : "nodes have");
+  } else {
+    text += fmt::format("; there is room for {}", domain.pods);
+  }
   std::vector<std::string> others;
   if (index.full > 0) others.push_back(fmt::format("{} full", index.full));
   if (index.unmatched > 0)
@@ -476,17 +448,17 @@ std::string Capacity::Missing(const Index& index, const Domain& domain, int32_t 
 }
 
 int32_t Capacity::RoomFor(const Shape& shape, int32_t count, const std::vector<std::string>& peers) {
-  const Domain* domain = BestDomain(IndexFor(shape), peers);
-  return domain == nullptr ? 0 : static_cast<int32_t>(std::min<int64_t>(domain->pods, count));
+  const NamedDomain* largest = LargestDomain(IndexFor(shape), peers);
+  return largest == nullptr ? 0 : static_cast<int32_t>(std::min<int64_t>(largest->second.pods, count));
 }
 
 Fit Capacity::FitOf(const Shape& shape, int32_t count, const std::vector<std::string>& peers) {
   const Index& index = IndexFor(shape);
-  const Domain* domain = BestDomain(index, peers);
-  const Domain none;
-  const Domain& room = domain == nullptr ? none : *domain;
-  if (room.pods >= count) return {count, "", {}};
-  return {static_cast<int32_t>(room.pods), Missing(index, room, count), {}};
+  const NamedDomain* largest = LargestDomain(index, peers);
+  const int64_t room = largest == nullptr ? 0 : largest->second.pods;
+  if (room >= count) return {count, "", {}};
+  const bool fixed = DomainOfPeers(index, peers) != nullptr;
+  return {static_cast<int32_t>(room), Missing(index, largest, count, fixed), {}};
 }
 
 // ---- the scheduler's filters that look at a node alone

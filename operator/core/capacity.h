@@ -6,6 +6,10 @@
 // taints, node selectors, required node affinity, one topology key. A backend feeds it from its view. Pure
 // arithmetic, no clock. Not thread-safe.
 //
+// A *domain* is the set of nodes with one value of a topology key. With a required key, all places of a gang
+// are in one domain: the smallest one that has room, so that large ones stay whole. With a preferred key they
+// are in as few domains as possible (capacity_domains.cc).
+//
 // A gang *reserves* the places of its pods by name before the pods are created. A pod that the scheduler may
 // see and that has no node yet is *expected*: it keeps its place, on some node, until it is observed as bound
 // or gone. So two gangs never get the same room. When a pod is bound to another node than expected, the pods
@@ -80,7 +84,8 @@ struct PodShape {
   std::vector<Toleration> tolerations;
   std::map<std::string, std::string> node_selector;
   std::vector<std::vector<Requirement>> affinity;  // one term must match completely; empty: no constraint
-  std::string topology_key;  // all pods of the gang need nodes with the same value of this label
+  std::string topology_key;     // all pods of the gang need nodes with the same value of this label
+  std::string preferred_key{};  // they should have nodes with few values of this one
   auto operator<=>(const PodShape&) const = default;
 };
 
@@ -110,14 +115,38 @@ class Capacity {
   void SetGated(const std::string& pod, const Shape& shape);
   void RemovePod(const std::string& pod);  // the pod is gone or has ended
 
+  // Pods of one gang that are alike.
+  struct Ask {
+    std::vector<std::string> pods;
+    Shape shape;
+    Shape rather = nullptr;  // is tried first; nullptr: none
+  };
   // Reserves places for those of the pods that have none, or changes nothing and returns false when there is
-  // no room for all. `peers`: the gang's other pods; with a topology key, the places must be in their domain.
+  // no room for all. `peers`: the gang's other pods. With a topology key, the places are in their domain;
+  // with a preferred key, they are in their domains while these have room.
+  bool Reserve(const std::vector<Ask>& asks, const std::vector<std::string>& peers = {});
   bool Reserve(const std::vector<std::string>& pods, const Shape& shape,
-               const std::vector<std::string>& peers = {});
+               const std::vector<std::string>& peers = {}) {
+    return Reserve({{pods, shape}}, peers);
+  }
   // Gives up the reserved place of a pod that is not created, or gated.
   void Unreserve(const std::string& pod);
   // Returns the shape for which the pod has a reserved place. nullptr: none is reserved, or its node is lost.
   Shape ReservedFor(const std::string& pod) const;
+  // Returns the value of this label on the node where the pod has its place; nullopt: it has no place, or the
+  // node does not have the label.
+  std::optional<std::string> DomainOf(const std::string& pod, const std::string& key) const;
+  // Whether the pod is expected, and no node has room for it.
+  bool IsUnplaced(const std::string& pod) const;
+  // Returns the value of the topology key whose nodes would get the places of so many more pods; nullopt:
+  // none has room for all.
+  std::optional<std::string> BestFit(const Shape& shape, int32_t pods);
+
+  // The labels of the nodes, with how many nodes have each. The version increases when a label appears on the
+  // first node, or disappears from the last one.
+  const std::map<std::string, int32_t>& labels() const { return labels_; }
+  uint64_t label_version() const { return label_version_; }
+  bool has_nodes() const { return facts_ > 0; }
 
   // Records which bound or expected pods end soon, in place of the last record: a claim prefers their room to
   // that of others. A pod that is bound, or replaced, after that is not one of them.
@@ -175,6 +204,9 @@ class Capacity {
   int32_t RoomFor(const Shape& shape, int32_t count, const std::vector<std::string>& peers = {});
   // As RoomFor, with what is missing for the others.
   Fit FitOf(const Shape& shape, int32_t count, const std::vector<std::string>& peers = {});
+  // Returns for how many pods each domain has room, in ascending order; without a topology key, the room of
+  // all nodes.
+  std::vector<int64_t> RoomsOf(const Shape& shape);
 
  private:
   using Amounts = std::vector<int64_t>;  // indexed by names_
@@ -245,9 +277,31 @@ class Capacity {
   static int32_t CountWith(const Index& index, const Node& node, const Amounts& used);
   // Returns the value of the topology key that the peers are bound to; nullptr: none is bound.
   const std::string* DomainOfPeers(const Index& index, const std::vector<std::string>& peers) const;
+  // A domain with its value of the topology key.
+  using NamedDomain = std::pair<const std::string, Domain>;
   // Returns the domain with the most room, or that of the peers; nullptr: none has room.
-  const Domain* BestDomain(const Index& index, const std::vector<std::string>& peers) const;
-  std::string Missing(const Index& index, const Domain& domain, int32_t count) const;
+  const NamedDomain* LargestDomain(const Index& index, const std::vector<std::string>& peers) const;
+  std::string Missing(const Index& index, const NamedDomain* largest, int32_t count, bool fixed) const;
+
+  // Nodes with this value of this label.
+  struct Restriction {
+    std::string key;
+    std::string value;
+  };
+  // Returns the values of the key whose nodes have room for so many pods, those with the least room first.
+  static std::vector<std::string> DomainsFor(const Index& index, int64_t pods);
+  std::vector<std::string> PreferredFor(const Index& index, int64_t pods) const;
+  // Returns the nodes with room that meet the restriction, in the order in which the pods should use them.
+  std::vector<NodeId> NodesFor(const Index& index, const Restriction* only, int64_t pods,
+                               const std::vector<std::string>& peers) const;
+  const std::string* LabelOf(NodeId id, const std::string& key) const;
+  // The pods of the ask that need a place; nullopt: the scheduler looks for the place of one of them.
+  std::optional<std::vector<std::string>> Fresh(const Ask& ask) const;
+  bool ReserveIn(const Restriction* only, const Ask& ask, const Shape& shape,
+                 const std::vector<std::string>& peers, std::vector<std::string>& placed);
+  bool ReserveAllIn(const Restriction* only, const std::vector<Ask>& asks,
+                    const std::vector<std::string>& peers);
+  void CountLabels(const NodeFacts& facts, int32_t by);
 
   void SetShape(Pod& pod, const Shape& shape);
   void Reshape(const std::string& name, Pod& pod, const Shape& shape);
@@ -269,6 +323,9 @@ class Capacity {
   std::map<Shape, std::set<std::string>> unplaced_;  // expected pods that no node has room for
   std::map<NodeId, Amounts> claim_;
   Amounts total_;                          // of all nodes
+  int32_t facts_ = 0;                      // the nodes that exist
+  std::map<std::string, int32_t> labels_;  // how many of them have each label
+  uint64_t label_version_ = 0;
   std::map<std::string, Amounts> spaces_;  // used by the pods of each namespace
   int lifted_ = 0;                         // the WithoutClaims that live
   int vacancies_ = 0;                      // the Vacancies that live

@@ -9,6 +9,7 @@
 //   summary.cc    the display: phase, conditions, messages
 //   rules.cc      restart rules, back-off, and the kinds of refusal
 //   capacity.cc   whether a gang fits onto the nodes, and which places are reserved
+//   gang_room.cc  the same for a gang of several shapes
 //   room_queue.cc whose turn it is among the gangs that wait for room
 //   preemption.cc which jobs make room for the first of them
 //

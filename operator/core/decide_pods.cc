@@ -449,6 +449,8 @@ Decision Converge(const Observed& o, Time now, Requeue& requeue) {
       RemovePod(o.job, pod, Duration{0}, now, decision.actions, requeue);
     } else if (!o.job.HasRank(target, pod.rank) || pod.interrupted() || (done && pod.deleting())) {
       RemovePod(o.job, pod, o.job.grace, now, decision.actions, requeue);  // a planned leave
+    } else if (!pod.bound() && std::binary_search(o.fit.stranded.begin(), o.fit.stranded.end(), pod.rank)) {
+      RemovePod(o.job, pod, o.job.grace, now, decision.actions, requeue);  // the next one may use other nodes
     }
   }
 

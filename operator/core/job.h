@@ -96,7 +96,9 @@ struct Job {
   GangMode gang = GangMode::kAuto;
   Duration gang_timeout = seconds(600);  // for finding nodes; then the gang is withdrawn; 0: no limit
   bool autoscaler = false;               // pods are released before there is room, so that nodes are added
-  bool preempt = false;  // while it waits at the gate, jobs of lower priority make room for it
+  bool preempt = false;            // while it waits at the gate, jobs of lower priority make room for it
+  std::string topology_required;   // all pods need nodes with one value of this label; empty: none
+  std::string topology_preferred;  // they should have nodes with few values of this one; empty: none
 
   Duration startup_limit = seconds(1800);  // all pods run -> first step; one pod bound -> running
   Duration unreachable_node_limit = seconds(60);
@@ -118,6 +120,10 @@ struct Job {
   int32_t Target() const {
     const int32_t limit = granted ? std::min(allowed, *granted) : allowed;
     return std::max(std::min(Wanted(), limit), min);
+  }
+  // The label by which the spread of the pods is reported, and ring neighbours are chosen; empty: none.
+  const std::string& TopologyKey() const {
+    return topology_preferred.empty() ? topology_required : topology_preferred;
   }
   // The pods of other roles.
   int32_t RolePods() const;

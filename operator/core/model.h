@@ -48,6 +48,9 @@
 //  I24. A job is preempted only by a waiting job of higher priority that asks for it, only when that job fits
 //       then, and to no fewer workers than its minimum, or as a whole. Whole jobs stop with a checkpoint.
 //       Preempted jobs resume by themselves.
+//  I25. With the operator's gate, the pods of an attempt with a required topology have nodes of one domain;
+//       with a preferred one, a gang gets its places in as few domains as its room allows, and no pod waits
+//       for its domain for long while another one has room.
 //
 // The controller adds two (control/controller.h): after a write, no decision from a view that does not
 // include it; after a write of unknown outcome, a live read first.
@@ -162,7 +165,10 @@ struct Fit {
   int32_t room = std::numeric_limits<int32_t>::max();  // for this many of them, including the reserved ones
   std::string missing{};  // set when not for all: `needs 8 x nvidia.com/gpu on 4 nodes; 2 nodes have room`
   std::vector<int32_t> reserved{};  // ranks of the waiting pods that have a reserved place; sorted
-  std::string preempts{};           // the jobs that make room: `ml/small (4 to 2 workers), ml/old (all)`
+  // Ranks of pods without a node that may use only a domain (core/capacity.h) without room for them, while
+  // another one has room: they must be created again. Sorted.
+  std::vector<int32_t> stranded{};
+  std::string preempts{};  // the jobs that make room: `ml/small (4 to 2 workers), ml/old (all)`
   bool operator==(const Fit&) const = default;
 };
 
@@ -178,6 +184,7 @@ enum class RefusalKind : uint8_t {
   kNoGangProvider,   // the cluster does not have the provider of scheduling.gang
   kNoHostPorts,      // all ports for hostNetwork are allocated
   kNoPriorityClass,  // the cluster does not have a PriorityClass of the job
+  kNoTopologyLabel,  // no node has the label of scheduling.topology.required
 };
 struct Refusal {
   RefusalKind kind = RefusalKind::kForbidden;
@@ -215,6 +222,7 @@ struct Observed {
   std::optional<std::vector<std::string>> not_ready_nodes;
   // Those nodes of its pods and suspects that started again. Sorted by name.
   std::vector<NodeRestart> restarted_nodes;
+  std::optional<TopologySpread> spread;  // of a job with a topology
   // Not empty: the spec is invalid, and why. Only identity and `suspend` of `job` are meaningful then.
   std::string invalid;
   std::optional<Refusal> preflight;  // predicted: no pod is requested
@@ -236,6 +244,7 @@ struct CreatePod {
   bool gated = false;
   std::vector<std::string> excluded_nodes{};  // sorted
   std::vector<std::string> avoided_nodes{};   // sorted; used only when no other node has room
+  std::string domain{};  // only nodes of this domain; set by backends, from the reserved place
   bool operator==(const CreatePod&) const = default;
 };
 // Reserves places for the waiting pods of these ranks, and for no others. All of them must have room,

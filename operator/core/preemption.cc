@@ -21,26 +21,26 @@ bool Fits(Capacity& capacity, const RoomQueue::Wait& wait, int32_t replacements)
   if (wait.more.empty() && first.empty() && replacements == 0) return true;
   // Each shape finds the room that the others leave.
   std::vector<std::string> placed;
-  std::vector<std::string> peers = wait.peers;
-  const auto place = [&](const Capacity::Shape& shape, int32_t count, const std::vector<std::string>& near) {
+  const auto place = [&](const Capacity::Shape& shape, int32_t count) {
     std::vector<std::string> pods;
     for (int32_t i = 0; i < count; ++i)
       pods.push_back(fmt::format("/preemption-{}", placed.size() + pods.size()));
-    if (!capacity.Reserve(pods, shape, near)) return false;
-    placed.insert(placed.end(), pods.begin(), pods.end());
-    return true;
+    if (capacity.Reserve(pods, shape)) placed.insert(placed.end(), pods.begin(), pods.end());
   };
-  for (const auto& [shape, count] : first) place(shape, capacity.RoomFor(shape, count), {});
-  place(wait.shape, capacity.RoomFor(wait.shape, replacements), {});
-  const size_t others = placed.size();
-  const auto join = [&](const Capacity::Shape& shape, int32_t count) {
-    const bool found = place(shape, count, peers);
-    peers = wait.peers;
-    peers.insert(peers.end(), placed.begin() + static_cast<std::ptrdiff_t>(others), placed.end());
-    return found;
+  for (const auto& [shape, count] : first) place(shape, capacity.RoomFor(shape, count));
+  place(wait.shape, capacity.RoomFor(wait.shape, replacements));
+  std::vector<Capacity::Ask> gang;
+  const auto ask = [&](const Capacity::Shape& shape, int32_t count) {
+    Capacity::Ask& alike = gang.emplace_back();
+    alike.shape = shape;
+    for (int32_t i = 0; i < count; ++i)
+      alike.pods.push_back(fmt::format("/preemption-gang-{}-{}", gang.size(), i));
   };
-  bool fits = join(wait.shape, wait.pods);
-  for (const RoomQueue::Need& need : wait.more) fits = fits && join(need.shape, need.pods);
+  ask(wait.shape, wait.pods);
+  for (const RoomQueue::Need& need : wait.more) ask(need.shape, need.pods);
+  const bool fits = capacity.Reserve(gang, wait.peers);
+  if (fits)
+    for (const Capacity::Ask& alike : gang) placed.insert(placed.end(), alike.pods.begin(), alike.pods.end());
   for (const std::string& pod : placed) capacity.Unreserve(pod);
   return fits;
 }

@@ -3,7 +3,6 @@
 #include "operator/core/room_queue.h"
 
 #include <algorithm>
-#include <limits>
 #include <set>
 #include <utility>
 
@@ -154,13 +153,15 @@ std::vector<std::string> RoomQueue::Ready(Capacity& capacity, Sweep& sweep) {
     auto offer = sweep.offers_.find(wait.shape);
     if (offer == sweep.offers_.end()) {
       if (++shapes > kShapesPerPart) return ready;
-      const int32_t room = capacity.RoomFor(wait.shape, std::numeric_limits<int32_t>::max());
-      offer = sweep.offers_.emplace(wait.shape, Sweep::Offer{room, 0}).first;
+      offer = sweep.offers_.emplace(wait.shape, capacity.RoomsOf(wait.shape)).first;
     }
-    // With peers the room is that of their domain only.
-    if (offer->second.room - offer->second.taken >= wait.pods &&
+    // The gang gets the domain with the least room. With peers the room is that of their domain only.
+    std::vector<int64_t>& rooms = offer->second;
+    const auto room = std::lower_bound(rooms.begin(), rooms.end(), int64_t{wait.pods});
+    if (room != rooms.end() &&
         (wait.peers.empty() || capacity.RoomFor(wait.shape, wait.pods, wait.peers) >= wait.pods)) {
-      offer->second.taken += wait.pods;
+      *room -= wait.pods;
+      std::sort(rooms.begin(), rooms.end());
       take();
     }
     Pass(sweep.cursor_, *turn, capacity);

@@ -138,13 +138,9 @@ class RoomQueue::Sweep {
 
  private:
   friend class RoomQueue;
-  struct Offer {
-    int32_t room = 0;
-    int32_t taken = 0;
-  };
   bool begun_ = false;
   Cursor cursor_;
-  std::map<Capacity::Shape, Offer> offers_;
+  std::map<Capacity::Shape, std::vector<int64_t>> offers_;  // the room of each domain that is left; ascending
   bool done_ = false;
 };
 

@@ -144,6 +144,10 @@ constexpr Row kRows[] = {
      "in its old place of the queue and resumes by itself."},
     {Reason::kQueued, "Queued", "Admitted, Scheduled, Ready, Suspended",
      "The job is in a queue of Kueue, which has not considered it yet."},
+    {Reason::kNoTopologyLabel, "NoTopologyLabel", "Admitted",
+     "No node has the label that `scheduling.topology.required` names; the message lists the labels that "
+     "nodes "
+     "have. Label the nodes, and the job continues by itself; or correct the name."},
 };
 
 }  // namespace

@@ -98,6 +98,8 @@ enum class Reason : uint8_t {
   kPreemptedWhole,
   // Admitted, Scheduled, Ready, Suspended: Kueue, once more
   kQueued,
+  // Admitted: no node has the label
+  kNoTopologyLabel,
 };
 const char* ReasonName(Reason reason);
 
@@ -299,6 +301,14 @@ struct ProgressView {
   bool operator==(const ProgressView&) const = default;
 };
 
+// How the pods of the attempt that have nodes are spread over the domains of a topology.
+struct TopologySpread {
+  std::string key;      // of the node label
+  int32_t domains = 0;  // with at least one pod
+  std::string pods;     // "rack-a: 4, rack-b: 2"
+  bool operator==(const TopologySpread&) const = default;
+};
+
 struct Display {
   int64_t observed_spec_generation = 0;
   Phase phase = Phase::kPending;
@@ -309,6 +319,7 @@ struct Display {
   std::string weights_hash;
   std::string transport;  // what carries gradients, as reported; empty: not reported
   std::string devices;    // GPUs that workers compute on; empty: none, or not reported
+  std::optional<TopologySpread> topology;
   ProgressView progress;
   std::optional<Time> progress_at;  // when numbers and messages were last written
   const Condition& Of(ConditionType type) const { return conditions[static_cast<size_t>(type)]; }

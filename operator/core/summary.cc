@@ -205,6 +205,8 @@ const char* Remedy(RefusalKind kind) {
              "automatically";
     case RefusalKind::kNoPriorityClass:
       return "create it, and the job continues by itself; or correct the name";
+    case RefusalKind::kNoTopologyLabel:
+      return "label the nodes, and the job continues by itself; or correct scheduling.topology.required";
   }
   return "";
 }
@@ -395,6 +397,8 @@ Reason ReasonOf(RefusalKind kind) {
       return Reason::kNoHostPorts;
     case RefusalKind::kNoPriorityClass:
       return Reason::kNoPriorityClass;
+    case RefusalKind::kNoTopologyLabel:
+      return Reason::kNoTopologyLabel;
   }
   return Reason::kUnknown;
 }
@@ -410,6 +414,7 @@ Display Summarize(const Observed& o, const Ledger& ledger, Time now) {
   display.phase = PhaseOf(input);
   display.replicas = input.counts.placed;
   display.ready_replicas = input.counts.running;
+  if (!input.ended) display.topology = o.spread;
   if (o.report) {
     // A new coordinator reports 0 until its first gang has formed. The recorded generation fences all earlier
     // ones, so it never decreases.
@@ -443,7 +448,7 @@ Display SummarizeInvalid(const Observed& o, Time now) {
 bool EqualIgnoringDetails(const Display& a, const Display& b) {
   return a.observed_spec_generation == b.observed_spec_generation && a.phase == b.phase &&
          a.weights_hash == b.weights_hash && a.transport == b.transport && a.devices == b.devices &&
-         a.gang_generation == b.gang_generation &&
+         a.topology == b.topology && a.gang_generation == b.gang_generation &&
          std::equal(a.conditions.begin(), a.conditions.end(), b.conditions.begin(), EqualIgnoringMessage);
 }
 

@@ -17,10 +17,7 @@ using control::Revision;
 
 namespace {
 
-constexpr const char* kPlace = "place";  // every pod takes one; nodes have some
 constexpr Duration kLate = seconds(8);
-
-std::string PodId(const Key& key, const std::string& name) { return key.ToString() + "/" + name; }
 
 void Shift(Time& at, Duration by) {
   if (at != Time{}) at += by;
@@ -135,49 +132,6 @@ std::optional<control::Snapshot> SimBackend::Observe(const Key& key) const {
       truth != nullptr && truth->job.uid == job.job.uid && job.job.in_place && o.order)
     o.report = term_ == world_.term() ? truth->gang.report : rendezvous::Report{};
   return snapshot;
-}
-
-core::Capacity::Shape SimBackend::ShapeWithout(const std::vector<std::string>& excluded) const {
-  core::Capacity::Shape& known = shapes_[excluded];
-  if (known) return known;
-  core::PodShape shape;
-  shape.requests[kPlace] = 1;
-  if (!excluded.empty()) shape.affinity = {{{"metadata.name", core::Requirement::Op::kNotIn, excluded}}};
-  return known = std::make_shared<const core::PodShape>(std::move(shape));
-}
-
-core::Fit SimBackend::FitOf(const Key& key, const Cached& cached, const core::Observed& o) const {
-  const Time now = scheduler_.now();
-  if (core::NotBegun(o.status.ledger)) return FitOf(key, cached, core::Begun(o, now));
-  const std::vector<int32_t> ranks = core::WaitingRanks(o);
-  cached.looked = true;
-  cached.wants_room = !ranks.empty();
-  const core::Capacity::Shape shape = ShapeWithout(core::ExcludedNodes(o.status.ledger, now));
-  core::Fit fit;
-  for (const int32_t rank : ranks) {
-    const std::string name = core::PodName(o.job.name, o.status.ledger.attempt, rank);
-    if (capacity_.ReservedFor(PodId(key, name))) fit.reserved.push_back(rank);
-  }
-  std::sort(fit.reserved.begin(), fit.reserved.end());
-  if (options_.forgets_reservations && cached.reserved_attempt == o.status.ledger.attempt)
-    fit.reserved = cached.reserved;
-  const auto reserved = static_cast<int32_t>(fit.reserved.size());
-  cached.standing = core::StandingOf(o);
-  cached.standing.priority = PriorityOf(key);
-  core::Fit more;
-  {
-    std::optional<core::Capacity::WithoutClaim> lifted;
-    if (waiting_.MayUseClaim(key.ToString(), cached.standing, capacity_)) lifted.emplace(capacity_);
-    more = capacity_.FitOf(shape, static_cast<int32_t>(ranks.size()) - reserved);
-  }
-  fit.room = reserved + more.room;
-  fit.missing = more.missing;
-  if (const auto awaited = core::AwaitedRoom(o, fit, now))
-    waiting_.Set(key.ToString(), {shape, *awaited - reserved, {}, cached.standing, core::MayPreempt(o)},
-                 capacity_);
-  else
-    waiting_.Remove(key.ToString(), capacity_);
-  return fit;
 }
 
 Revision SimBackend::Seen(Kind kind, const Key&) const { return seen_[static_cast<size_t>(kind)]; }
@@ -348,6 +302,8 @@ void SimBackend::LearnNode(const std::string& name, const NodeTruth& node) {
   facts.name = name;
   facts.allocatable = {{kPlace, node.pod_capacity}, {"pods", 100}};
   facts.ready = !lost;
+  facts.unschedulable = node.cordoned;
+  if (!node.domain.empty()) facts.labels[kRack] = node.domain;
   capacity_.SetNode(std::move(facts));
   if (lost)
     not_ready_.insert(name);
@@ -378,8 +334,10 @@ void SimBackend::LearnPod(const Key& key, Cached& cached, core::Pod pod) {
   }
   const std::string id = PodId(key, pod.name);
   if (before == nullptr && it != cached.pods.end()) capacity_.RemovePod(id);  // of its predecessor
-  const bool own = pod.attempt == cached.reserved_attempt && cached.reserved_shape != nullptr;
-  const core::Capacity::Shape shape = own ? cached.reserved_shape : ShapeWithout({});
+  const bool own = pod.attempt == cached.reserved_attempt && cached.reserved_excluded;
+  const core::Capacity::Shape shape =
+      ShapeOf(cached.job ? cached.job->job : core::Job{},
+              own ? *cached.reserved_excluded : std::vector<std::string>(), world_.DomainOfPod(pod.uid));
   if (!pod.alive()) {
     if (!options_.keeps_reservations) capacity_.RemovePod(id);
   } else if (pod.bound()) {
@@ -417,13 +375,25 @@ Result<Revision> SimBackend::Reserve(const control::Write& write, const core::Re
     if (std::find(wanted.begin(), wanted.end(), id) == wanted.end()) capacity_.Unreserve(id);
   cached.reserved_attempt = action.attempt;
   cached.reserved = action.ranks;
-  cached.reserved_shape = ShapeWithout(action.excluded_nodes);
+  cached.reserved_excluded = action.excluded_nodes;
   if (options_.forgets_reservations || world_.nodes().empty()) return Revision{0};
   bool reserved = false;
   {
     std::optional<core::Capacity::WithoutClaim> lifted;
     if (waiting_.MayUseClaim(write.key.ToString(), cached.standing, capacity_)) lifted.emplace(capacity_);
-    reserved = capacity_.Reserve(wanted, cached.reserved_shape);
+    const std::vector<core::Capacity::Ask> gang =
+        AsksOf(write.key, cached, action.attempt, action.ranks, action.excluded_nodes);
+    const std::vector<std::string> peers = PeersOf(write.key, cached, action.attempt);
+    const std::map<std::string, int32_t> rooms = RoomsOf(cached.job->job, action.excluded_nodes);
+    const bool all = peers.empty() && gang.size() == 1 &&
+                     std::none_of(wanted.begin(), wanted.end(),
+                                  [&](const auto& id) { return capacity_.ReservedFor(id) != nullptr; });
+    reserved = capacity_.Reserve(gang, peers);
+    if (reserved && all && options_.on_reserved) {
+      std::map<std::string, int32_t> places;
+      for (const std::string& id : wanted) places[capacity_.DomainOf(id, kRack).value_or("")] += 1;
+      options_.on_reserved(write.key, rooms, places);
+    }
   }
   waiting_.Refresh(capacity_);
   if (reserved || options_.never_says_full) return Revision{0};
@@ -439,7 +409,7 @@ void SimBackend::CheckReservation(const Key& key, Cached& cached) {
       capacity_.Unreserve(PodId(key, core::PodName(key.name, cached.reserved_attempt, rank)));
   cached.reserved.clear();
   cached.reserved_attempt = 0;
-  cached.reserved_shape.reset();
+  cached.reserved_excluded.reset();
 }
 
 void SimBackend::ReadNow(const Key& key) {
@@ -483,6 +453,15 @@ void SimBackend::Execute(control::Write write, std::function<void(Result<Revisio
     return;
   }
   if (auto* set = std::get_if<core::SetStatus>(&write.action)) set->status = Shifted(set->status, clock_);
+  if (auto* create = std::get_if<core::CreatePod>(&write.action))
+    if (const Cached& cached = cache_[write.key]; cached.job) {
+      const core::Job& job = cached.job->job;
+      create->domain = DomainOf(write.key, job, create->name);
+      const bool reserves = !job.TopologyKey().empty() && !job.autoscaler && !options_.forgets_reservations &&
+                            !options_.never_says_full && world_.provider() == core::GangProvider::kGate;
+      if (reserves && !capacity_.ReservedFor(PodId(write.key, create->name)))
+        return done(Error{Code::kConflict, "no place is reserved for " + create->name});
+    }
   if (const auto* reserve = std::get_if<core::ReserveRoom>(&write.action)) {  // within the process, too
     const Result<Revision> result = Reserve(write, *reserve);
     Notify(write.key);

@@ -6,9 +6,12 @@
 // of the controller, with a term; after Restart it is another process. Not thread-safe; uses virtual time.
 #pragma once
 
+#include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -31,6 +34,14 @@ class SimBackend final : public control::Backend {
     bool never_says_full = false;       // gates are removed even without room
     bool preempts_equals = false;       // jobs of any priority make room
     bool preempts_in_vain = false;      // even when the waiting job does not fit then
+    bool scatters = false;              // a preferred topology is ignored when places are reserved
+    bool forgets_domain = false;        // pods may use other domains than those of their places
+    bool forgets_peers = false;         // a replacement gets a place in any domain
+    // Called when all pods of a gang got places: the room in each domain before that (nodes without the label
+    // have the empty one), and how many pods got places there.
+    std::function<void(const control::Key&, const std::map<std::string, int32_t>& rooms,
+                       const std::map<std::string, int32_t>& places)>
+        on_reserved;
   };
 
   SimBackend(World& world, Scheduler& scheduler, const Faults& faults, Options options);
@@ -70,10 +81,10 @@ class SimBackend final : public control::Backend {
     // The places that this process has reserved.
     int64_t reserved_attempt = 0;
     std::vector<int32_t> reserved;
-    core::Capacity::Shape reserved_shape;
-    mutable core::RoomQueue::Standing standing;  // when its room was looked for the last time
-    mutable bool looked = false;                 // for its room, by this process
-    mutable bool wants_room = false;             // then it did
+    std::optional<std::vector<std::string>> reserved_excluded;  // nodes
+    mutable core::RoomQueue::Standing standing;                 // when its room was looked for the last time
+    mutable bool looked = false;                                // for its room, by this process
+    mutable bool wants_room = false;                            // then it did
     // Room that another job asks for, of this attempt.
     mutable std::optional<core::Preemption> request;
     mutable int64_t request_attempt = 0;
@@ -97,7 +108,24 @@ class SimBackend final : public control::Backend {
   Result<control::Revision> Reserve(const control::Write& write, const core::ReserveRoom& action);
   // Gives up the places that the job may not have any more.
   void CheckReservation(const control::Key& key, Cached& cached);
-  core::Capacity::Shape ShapeWithout(const std::vector<std::string>& excluded) const;
+  static constexpr const char* kPlace = "place";  // every pod takes one; nodes have some
+  static constexpr const char* kRack = "rack";    // the label of the domains
+  // The name of a pod in the capacity.
+  static std::string PodId(const control::Key& key, const std::string& name);
+  // The shape of a pod of this job. `domain`: only nodes of this one; empty: any.
+  core::Capacity::Shape ShapeOf(const core::Job& job, const std::vector<std::string>& excluded,
+                                const std::string& domain = {}) const;
+  // The pods of these ranks by their shape: those that exist may use only the domain that they have.
+  std::vector<core::Capacity::Ask> AsksOf(const control::Key& key, const Cached& cached, int64_t attempt,
+                                          const std::vector<int32_t>& ranks,
+                                          const std::vector<std::string>& excluded) const;
+  std::vector<std::string> PeersOf(const control::Key& key, const Cached& cached, int64_t attempt) const;
+  std::vector<int32_t> StrandedIn(const control::Key& key, const Cached& cached, int64_t attempt,
+                                  const std::vector<std::string>& excluded) const;
+  // The domain of the pod's reserved place, if the job has a topology.
+  std::string DomainOf(const control::Key& key, const core::Job& job, const std::string& pod) const;
+  // The room for pods of the job in each domain.
+  std::map<std::string, int32_t> RoomsOf(const core::Job& job, const std::vector<std::string>& excluded);
   void LearnNode(const std::string& name, const NodeTruth& node);
   void ReadNow(const control::Key& key);
   void Send(control::Write write, Duration there, Duration back, bool lost_reply,
@@ -127,8 +155,11 @@ class SimBackend final : public control::Backend {
   // Queries bring them up to date.
   mutable core::Capacity capacity_;
   mutable core::RoomQueue waiting_;
-  mutable std::map<std::vector<std::string>, core::Capacity::Shape> shapes_;  // by excluded nodes
-  std::set<std::string> not_ready_;                                           // nodes
+  // By required and preferred key, domain and excluded nodes.
+  mutable std::map<std::tuple<std::string, std::string, std::string, std::vector<std::string>>,
+                   core::Capacity::Shape>
+      shapes_;
+  std::set<std::string> not_ready_;                   // nodes
   std::map<std::string, std::optional<Time>> boots_;  // by node: when it started the last time
   std::map<std::string, Time> restarts_;              // by node: when this process observed another start
   mutable bool plan_due_ = false;

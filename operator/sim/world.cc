@@ -31,10 +31,14 @@ World::World(Scheduler& scheduler, Options options)
     : scheduler_(scheduler),
       options_(std::move(options)),
       rng_(options_.seed),
+      cordons_(KeyedRandom(options_.seed, 2)),
       kueue_(KeyedRandom(options_.seed, 1), options_.faults) {
   if (!options_.behaviour) options_.behaviour = [](const core::Pod&) { return Behaviour{}; };
-  for (size_t i = 0; i < options_.pod_capacities.size(); ++i)
-    nodes_[fmt::format("node-{}", i)] = NodeTruth{options_.pod_capacities[i], {}, {}, {}};
+  for (size_t i = 0; i < options_.pod_capacities.size(); ++i) {
+    NodeTruth& node = nodes_[fmt::format("node-{}", i)];
+    node.pod_capacity = options_.pod_capacities[i];
+    if (i < options_.domains.size()) node.domain = options_.domains[i];
+  }
   if (options_.models) scheduler_.After(GangModel::kTick, [this] { Tick(); });
 }
 
@@ -261,10 +265,15 @@ Result<Revision> World::CreatePod(const Key& key, JobTruth& job, const core::Cre
   truth.pod.created = truth.pod.started = scheduler_.now();
   truth.excluded_nodes = action.excluded_nodes;
   truth.avoided_nodes = action.avoided_nodes;
+  truth.domain = action.domain;
+  if (!action.domain.empty()) pod_domains_[truth.pod.uid] = action.domain;
   truth.behaviour = options_.behaviour(truth.pod);
   if (faulty() && rng_.Chance(options_.faults.bad_image))
     truth.image_from = scheduler_.now() + Random(kImageMissing);
   PodTruth& pod = job.pods.emplace(action.name, std::move(truth)).first->second;
+  constexpr double kCordon = 0.03;
+  if (faulty() && !action.domain.empty() && !job.job.topology_preferred.empty() && cordons_.Chance(kCordon))
+    Cordon(action.domain);
   if (!options_.models && !action.gated) Bind(key, pod, fmt::format("node-{}", action.rank));
   return PodChanged(key, action.name);
 }

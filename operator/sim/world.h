@@ -35,6 +35,7 @@ struct PodTruth {
   Behaviour behaviour;
   std::vector<std::string> excluded_nodes;
   std::vector<std::string> avoided_nodes;
+  std::string domain;              // only nodes of this one; empty: any
   std::optional<Time> image_from;  // when its image becomes available
   bool silent = false;
   bool stuck = false;  // its node does not end it: only force removes it
@@ -44,9 +45,11 @@ struct PodTruth {
 
 struct NodeTruth {
   int32_t pod_capacity = 1;  // the number of pods that fit
+  std::string domain{};      // the value of its topology label; empty: it has none
   std::optional<Time> lost_since;
   std::optional<Time> reported_since;  // when the API server reported it lost, some time later
   std::optional<Time> restarted;       // when it started again the last time
+  bool cordoned = false;               // it takes no more pods
 };
 
 enum class EndedBy : uint8_t {
@@ -105,6 +108,7 @@ class World {
     bool models = true;  // run nodes, scheduler, gang and framework models; otherwise every pod has room
     core::GangProvider provider = core::GangProvider::kNone;
     std::vector<int32_t> pod_capacities;  // of each node
+    std::vector<std::string> domains;     // of each node; no items: without topology
     bool accepts_any_term = false;        // planted bug: orders of deposed leaders reach the agents
   };
   // Observers of the true state: the backend, which carries changes to the view, and the checker.
@@ -132,6 +136,11 @@ class World {
   const std::vector<WorkloadTruth>& WorkloadsOf(const control::Key& key) const;
   std::vector<control::Key> WorkloadKeys() const;
   const std::map<std::string, NodeTruth>& nodes() const { return nodes_; }
+  // The domain that a pod was created for, also when it is gone; empty: none.
+  std::string DomainOfPod(const std::string& uid) const {
+    const auto known = pod_domains_.find(uid);
+    return known == pod_domains_.end() ? "" : known->second;
+  }
   core::GangProvider provider() const { return options_.provider; }
   control::Revision revision(control::Kind kind) const { return revisions_[static_cast<size_t>(kind)]; }
   bool faulty() const { return scheduler_.elapsed() < options_.faults.until; }
@@ -171,6 +180,8 @@ class World {
   void BreakPods(const control::Key& key, JobTruth& job);
   void CollectEnded(const control::Key& key, JobTruth& job);
   void BreakNodes();
+  // Lets the nodes of the domain take no more pods for a while.
+  void Cordon(const std::string& domain);
   void FailPeers(const control::Key& key, const JobTruth& job, const std::string& node);
   void ReportNodeLost(const std::string& name, Time lost_since);
   void ReturnNode(const std::string& name);
@@ -226,6 +237,8 @@ class World {
   SplitMix64 rng_;
   std::map<control::Key, JobTruth> jobs_;
   std::map<std::string, NodeTruth> nodes_;
+  std::map<std::string, std::string> pod_domains_;  // by uid
+  SplitMix64 cordons_;                              // separate, so that seeds keep what they draw otherwise
   Time nodes_changed_at_ = Scheduler::kStart;
   std::set<std::pair<control::Key, std::string>> foreign_;  // pod names that other owners have
   std::optional<int32_t> quota_;

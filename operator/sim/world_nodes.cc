@@ -20,6 +20,7 @@ constexpr Duration kNodeAway = seconds(40);
 constexpr Duration kNodeReported = seconds(12);  // the longest delay until a lost node is reported
 constexpr Duration kNodeStarts = seconds(10);  // the longest time until a node that was switched off is back
 constexpr Duration kStartRetry = seconds(1);
+constexpr Duration kCordoned = seconds(80);    // the longest time
 constexpr int32_t kUnknownExitCode = 255;      // of a container that its runtime lost
 constexpr Duration kPeersNotice = seconds(6);  // the longest delay until workers notice that a peer is gone
 
@@ -75,7 +76,7 @@ FreePlaces FindFreePlaces(const std::map<Key, JobTruth>& jobs,
                           const std::map<std::string, NodeTruth>& nodes) {
   FreePlaces free;
   for (const auto& [name, node] : nodes)
-    if (!node.reported_since) free[name] = node.pod_capacity;
+    if (!node.reported_since && !node.cordoned) free[name] = node.pod_capacity;
   for (const auto& [key, job] : jobs) {
     for (const auto* pods : {&job.pods, &job.strays})
       for (const auto& [name, pod] : *pods)
@@ -101,9 +102,10 @@ void DropIncompleteGangs(const FreePlaces& free, std::vector<WaitingPod>& waitin
   });
 }
 
-// Takes a place for the pod and returns its node: not an excluded one, and an avoided one only without an
-// alternative. Returns nullptr when there is none.
-const std::string* TakePlace(const PodTruth& pod, FreePlaces& free) {
+// Takes a place for the pod and returns its node: of its domain, not an excluded one, and an avoided one only
+// without an alternative. Returns nullptr when there is none.
+const std::string* TakePlace(const PodTruth& pod, const std::map<std::string, NodeTruth>& nodes,
+                             FreePlaces& free) {
   const auto named = [](const std::vector<std::string>& names, const std::string& name) {
     return std::find(names.begin(), names.end(), name) != names.end();
   };
@@ -111,6 +113,7 @@ const std::string* TakePlace(const PodTruth& pod, FreePlaces& free) {
     for (auto& [name, places] : free) {
       if (places <= 0 || named(pod.excluded_nodes, name)) continue;
       if (!anywhere && named(pod.avoided_nodes, name)) continue;
+      if (!pod.domain.empty() && nodes.at(name).domain != pod.domain) continue;
       places -= 1;
       return &name;
     }
@@ -127,7 +130,7 @@ void World::Schedule() {
   FreePlaces free = FindFreePlaces(jobs_, nodes_);
   if (options_.provider == core::GangProvider::kScheduler) DropIncompleteGangs(free, waiting);
   for (const WaitingPod& w : waiting) {
-    if (const std::string* node = TakePlace(*w.pod, free)) {
+    if (const std::string* node = TakePlace(*w.pod, nodes_, free)) {
       Bind(*w.key, *w.pod, *node);
       PodChanged(*w.key, w.pod->pod.name);
     } else if (w.pod->pod.waiting_reason.empty()) {
@@ -246,6 +249,21 @@ void World::CollectEnded(const Key& key, JobTruth& job) {
         rng_.Chance(options_.faults.collected * ToSeconds(GangModel::kTick)))
       collected.push_back(name);
   for (const std::string& name : collected) RequestDeletion(key, job.pods.at(name));
+}
+
+void World::Cordon(const std::string& domain) {
+  std::vector<std::string> names;
+  for (const auto& [name, node] : nodes_)
+    if (node.domain == domain && !node.cordoned) names.push_back(name);
+  const auto set = [this](const std::string& name, bool cordoned) {
+    nodes_.at(name).cordoned = cordoned;
+    NodeChanged(name);
+  };
+  const auto least = static_cast<uint64_t>(ToMs(kCordoned) / 2);
+  for (const std::string& name : names) {
+    set(name, true);
+    scheduler_.After(milliseconds(least + cordons_.Below(least)), [set, name] { set(name, false); });
+  }
 }
 
 void World::BreakNodes() {

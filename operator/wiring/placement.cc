@@ -6,7 +6,9 @@
 #include <string>
 #include <utility>
 
+#include "api/launch.h"
 #include "base/json.h"
+#include "operator/core/model.h"
 #include "operator/wiring/names.h"
 #include "operator/wiring/resources.h"
 #include "operator/wiring/tree.h"
@@ -17,6 +19,7 @@ namespace {
 constexpr const char* kRequired = "requiredDuringSchedulingIgnoredDuringExecution";
 constexpr const char* kPreferred = "preferredDuringSchedulingIgnoredDuringExecution";
 constexpr int kFullWeight = 100;
+constexpr const char* kZone = "topology.kubernetes.io/zone";
 // The operator handles a lost node. The cluster's eviction follows this much later, as a safety net.
 constexpr int kEvictionSlackSeconds = 300;
 
@@ -68,6 +71,37 @@ void AddPodAffinity(const api::TrainingJob& job, const Context& context, Json& s
   }
 }
 
+void ChooseDomain(const Context& context, Json& spec) {
+  if (!context.domain.empty()) {
+    Json& selector = ObjectIn(spec, "nodeSelector");
+    for (const auto& [key, value] : context.domain)
+      if (!selector.contains(key)) selector[key] = value;
+  }
+  for (const auto& [key, value] : context.near) {
+    const Json has = {{"key", key}, {"operator", "In"}, {"values", Json::array({value})}};
+    ListIn(ObjectIn(ObjectIn(spec, "affinity"), "nodeAffinity"), kPreferred)
+        .push_back({{"weight", kFullWeight}, {"preference", {{"matchExpressions", Json::array({has})}}}});
+  }
+}
+
+void SpreadServers(const api::TrainingJob& job, int32_t rank, const Context& context, Json& spec) {
+  const auto place = core::RolePlaceOf(rank);
+  const api::Topology& topology = job.spec.scheduling.topology;
+  if (!place || place->role != api::kParameterServer || !topology.required.empty() ||
+      !topology.preferred.empty())
+    return;
+  Json& constraints = ListIn(spec, "topologySpreadConstraints");
+  if (!constraints.empty()) return;
+  constraints.push_back({{"maxSkew", 1},
+                         {"topologyKey", kZone},
+                         {"whenUnsatisfiable", "ScheduleAnyway"},
+                         {"labelSelector",
+                          {{"matchLabels",
+                            {{kJobLabel, job.metadata.name},
+                             {kAttemptLabel, std::to_string(context.attempt)},
+                             {kRoleLabel, place->role}}}}}});
+}
+
 // Adds the toleration unless the template has one for the same taint.
 void Tolerate(Json toleration, Json& spec) {
   Json& list = ListIn(spec, "tolerations");
@@ -85,10 +119,12 @@ bool AnyGpu(const Json& spec) {
 
 }  // namespace
 
-void Place(const api::TrainingJob& job, const Context& context, Json& spec) {
+void Place(const api::TrainingJob& job, int32_t rank, const Context& context, Json& spec) {
   if (!context.excluded_nodes.empty()) ExcludeNodes(context.excluded_nodes, spec);
   if (!context.avoided_nodes.empty()) AvoidNodes(context.avoided_nodes, spec);
   AddPodAffinity(job, context, spec);
+  ChooseDomain(context, spec);
+  SpreadServers(job, rank, context, spec);
   if (AnyGpu(spec))
     Tolerate({{"key", "nvidia.com/gpu"}, {"operator", "Exists"}, {"effect", "NoSchedule"}}, spec);
   for (const char* key : {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}) {

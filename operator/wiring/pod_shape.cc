@@ -13,6 +13,7 @@ namespace ringmaster::wiring {
 namespace {
 
 constexpr const char* kRequiredAffinity = "requiredDuringSchedulingIgnoredDuringExecution";
+constexpr const char* kPreferredAffinity = "preferredDuringSchedulingIgnoredDuringExecution";
 
 void AddTo(core::Resources& to, const core::Resources& more) {
   for (const auto& [name, amount] : more) to[name] += amount;
@@ -135,6 +136,12 @@ core::PodShape ShapeOf(const Json& pod) {
   for (const Json& term : json::Items(json::Child(affinity, "podAffinity"), kRequiredAffinity))
     if (shape.topology_key.empty() && SelectsItself(term, json::Child(pod, "metadata")))
       shape.topology_key = json::Text(term, "topologyKey");
+  // Wiring adds its term after those of the template.
+  for (const Json& item : json::Items(json::Child(affinity, "podAffinity"), kPreferredAffinity)) {
+    const Json& term = json::Child(item, "podAffinityTerm");
+    if (SelectsItself(term, json::Child(pod, "metadata")))
+      shape.preferred_key = json::Text(term, "topologyKey");
+  }
   return shape;
 }
 

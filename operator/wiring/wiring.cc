@@ -67,7 +67,7 @@ Json PodOfTemplate(const api::TrainingJob& job, const std::string& job_uid, int3
   if (api::RunsCommand(job.spec)) WrapCommand(job, WorkerContainer(pod, user.worker));
   if (job.spec.network.rdma) AllowPinnedMemory(WorkerContainer(pod, user.worker));
   AddNetworkVariables(job, WorkerContainer(pod, user.worker));
-  Place(job, context, pod["spec"]);
+  Place(job, rank, context, pod["spec"]);
   JoinGroup(job, context, pod);
   Admit(context.admission, pod);
   Identify(job, job_uid, rank, context, pod);

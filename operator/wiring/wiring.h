@@ -56,6 +56,9 @@ struct Context {
   int32_t size = 1;                         // pods of this attempt
   std::vector<std::string> excluded_nodes;  // sorted
   std::vector<std::string> avoided_nodes;   // sorted; used only without an alternative
+  std::map<std::string, std::string>
+      domain;                               // labels that the nodes must have: where the gang has its places
+  std::map<std::string, std::string> near;  // labels that they should have
   Admission admission;                      // of the pod that is rendered
   int32_t host_port_base = 0;  // hostNetwork: the first port of this job's range; 0: none allocated
 };

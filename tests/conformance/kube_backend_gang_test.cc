@@ -161,6 +161,45 @@ TEST_F(KubeBackendTest, PodsOfEveryRoleFindRoomTogether) {
   EXPECT_EQ(FitOf(narrow).reserved, all);
 }
 
+// The label differs between the two nodes.
+TEST_F(KubeBackendTest, PodsGetTheDomainOfTheirPlaces) {
+  const std::string label = "kubernetes.io/hostname";
+  api::TrainingJob required = Gang("near", 2, "gate", 4);
+  required.spec.scheduling.topology.required = label;
+  const Key near = cluster_.Submit(required);
+  BeginAttempt(near, 1);
+  ASSERT_TRUE(Eventually([&] { return FitOf(near).room == 2; })) << FitOf(near).missing;
+  ASSERT_TRUE(Write(near, core::ReserveRoom{1, {0, 1}}).ok());
+  api::TrainingJob preferred = Gang("wide", 2, "gate", 8);
+  preferred.spec.scheduling.topology.preferred = label;
+  const Key wide = cluster_.Submit(preferred);
+  BeginAttempt(wide, 1);
+  EXPECT_EQ(FitOf(wide).room, 1) << "a whole node is left";
+  ASSERT_TRUE(Write(wide, core::ReserveRoom{1, {0}}).ok());
+  const auto create = [&](const Key& key, int32_t rank) {
+    EXPECT_TRUE(Write(key, core::CreatePod{core::PodName(key.name, 1, rank), 1, rank, 2, true}).ok());
+    const auto pod = cluster_.Get(kube::kPods, core::PodName(key.name, 1, rank));
+    return pod.ok() ? (*pod)["spec"]["nodeSelector"].value(label, "") : pod.error().message;
+  };
+  const std::string domain = create(near, 0);
+  EXPECT_FALSE(domain.empty());
+  EXPECT_EQ(create(near, 1), domain);
+  const std::string other = create(wide, 0);
+  EXPECT_FALSE(other.empty());
+  EXPECT_NE(other, domain);
+  // The pods that exist keep their domain, and others follow them.
+  ASSERT_TRUE(Eventually([&] { return backend_->Observe(near)->observed.pods.size() == 2; }));
+  EXPECT_EQ(FitOf(near).reserved, (std::vector<int32_t>{0, 1}));
+  EXPECT_TRUE(FitOf(near).stranded.empty());
+  std::vector<core::PodRef> refs;
+  for (const core::Pod& pod : backend_->Observe(near)->observed.pods) refs.push_back({pod.name, pod.uid});
+  ASSERT_TRUE(Write(near, core::ReleaseGang{1, refs}).ok());
+  EXPECT_TRUE(Eventually([&] {
+    const auto spread = backend_->Observe(near)->observed.spread;
+    return spread == core::TopologySpread{label, 1, domain + ": 2"};
+  }));
+}
+
 TEST_F(KubeBackendTest, AReleaseThatFailsKeepsItsPlaces) {
   std::atomic<int> writes{1000};
   kube::KubeBackend::Options options = cluster_.BackendOptions();

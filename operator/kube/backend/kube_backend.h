@@ -29,8 +29,9 @@
 // Files: kube_backend.cc has construction, watches and housekeeping; kube_backend_changes.cc the stores'
 // callbacks; kube_backend_snapshot.cc all that a decision reads; kube_backend_actions.cc the actions that are
 // one request; kube_backend_gang.cc PrepareGang and ReleaseGang, which are several;
-// kube_backend_room.cc the free capacity and its reservations; kube_backend_preemption.cc who makes room for
-// whom; kube_backend_kueue.cc the Workloads of jobs in a queue of Kueue.
+// kube_backend_room.cc the free capacity and its reservations; kube_backend_topology.cc the domains of the
+// pods; kube_backend_preemption.cc who makes room for whom; kube_backend_kueue.cc the Workloads of jobs in a
+// queue of Kueue.
 //
 // Thread-safe. Callbacks run without a lock held: on_gang on the thread that calls Execute, the others on
 // threads of the transport or of the reflectors. None may block.
@@ -122,6 +123,9 @@ class KubeBackend final : public control::Backend {
   // Returns this worker of this job if the view has it.
   std::optional<core::Pod> FindPod(const control::Key& key, const std::string& name) const;
 
+  // Returns the domain of the node, by the topology of the job; empty: there is none, or it is unknown.
+  std::string DomainOf(const control::Key& key, const std::string& node) const;
+
   // The members of a log line about this job (control/job_tag.h).
   std::string JobTag(const control::Key& key) const;
 
@@ -164,13 +168,15 @@ class KubeBackend final : public control::Backend {
     core::JobCounts counted;       // passed to on_counts
     int64_t refused_attempt = 0;   // the API server would not admit its pods; 0: none
     int64_t reserved_attempt = 0;
-    std::vector<std::string> reserved;                // pods, by their names in capacity_
-    core::RoomQueue::Standing standing;               // when its room was looked for the last time
-    bool looked = false;                              // for its room, by this process
-    bool wants_room = false;                          // then it did
-    std::optional<core::Preemption> request;          // room that another job asks for
-    int64_t request_attempt = 0;                      // of this attempt
-    std::string preempts;                             // the jobs that make room for it
+    std::vector<std::string> reserved;        // pods, by their names in capacity_
+    core::RoomQueue::Standing standing;       // when its room was looked for the last time
+    bool looked = false;                      // for its room, by this process
+    bool wants_room = false;                  // then it did
+    std::optional<core::Preemption> request;  // room that another job asks for
+    int64_t request_attempt = 0;              // of this attempt
+    std::string preempts;                     // the jobs that make room for it
+    int64_t domain_attempt = 0;
+    std::map<std::string, std::string> domain;        // by label, of that attempt; without a reservation
     std::map<int32_t, core::Capacity::Shape> shapes;  // of the pods that it would create, by kind of rank
     std::string shape_inputs;                         // what `shapes` were computed from
     std::string rendered;                             // wiring::kRenderedAnnotation of its Workload
@@ -207,6 +213,28 @@ class KubeBackend final : public control::Backend {
                                 const std::vector<std::string>& excluded_nodes) const;
   core::Capacity::Shape RenderedShape(const JobRecord& job, int32_t rank,
                                       const std::vector<std::string>& excluded_nodes) const;
+  // Returns the shape without the domain that was chosen for the pod. `rendered`: as it is without one.
+  core::Capacity::Shape WithoutDomain(const JobRecord& job, core::Capacity::Shape shape,
+                                      const core::PodShape& rendered) const;
+  // core::Fit::stranded.
+  std::vector<int32_t> StrandedIn(const JobRecord& job, const core::Observed& observed,
+                                  const std::vector<std::string>& excluded_nodes) const;
+  std::optional<core::TopologySpread> SpreadOf(const JobRecord& job, const core::Observed& observed) const;
+  // Why the job's required topology cannot be met by any node; empty: it can.
+  std::string MissingTopology(const JobRecord& job) const;
+  // Sets in which domain the pod must or should be.
+  void ChooseDomain(const JobRecord& job, const core::CreatePod& action, wiring::Context& context) const;
+  // The name of a pod in the capacity.
+  static std::string PlaceName(const JobRecord& job, int64_t attempt, int32_t rank);
+  // Pods that wait for room and are alike.
+  struct Alike {
+    std::vector<int32_t> ranks;
+    core::Capacity::Shape shape;
+    bool created = false;  // they exist, and keep their shape
+  };
+  // Returns the ranks by kind, in their order.
+  std::vector<Alike> ByKind(const JobRecord& job, int64_t attempt, const std::vector<int32_t>& ranks,
+                            const std::vector<std::string>& excluded_nodes) const;
   // The pods of this attempt, if the shape has a topology key.
   std::vector<std::string> PeersOf(const JobRecord& job, int64_t attempt, const core::PodShape& shape) const;
   std::optional<core::PrepareGang> PreparedOf(const JobRecord& job) const;

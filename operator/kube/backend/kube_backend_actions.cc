@@ -85,8 +85,11 @@ Json KubeBackend::PodFor(const JobRecord& job, const core::CreatePod& action) co
   context.excluded_nodes = action.excluded_nodes;
   context.avoided_nodes = action.avoided_nodes;
   context.admission = AdmissionOf(job, action.rank);
-  const auto pod = [&] { return wiring::PodOf(job.ToApi(), job.uid, action.rank, context); };
-  if (action.avoided_nodes.empty()) return pod();
+  const auto render = [&](wiring::Context with) {
+    ChooseDomain(job, action, with);
+    return wiring::PodOf(job.ToApi(), job.uid, action.rank, with);
+  };
+  if (action.avoided_nodes.empty()) return render(context);
   // To a scheduler, a preference is one score among many. If other nodes have capacity, make it a
   // requirement.
   wiring::Context strict = context;
@@ -95,21 +98,32 @@ Json KubeBackend::PodFor(const JobRecord& job, const core::CreatePod& action) co
   std::sort(excluded.begin(), excluded.end());
   excluded.erase(std::unique(excluded.begin(), excluded.end()), excluded.end());
   strict.avoided_nodes.clear();
-  Json elsewhere = wiring::PodOf(job.ToApi(), job.uid, action.rank, strict);
-  const core::Capacity::Shape shape = interners_.shapes.Intern(wiring::ShapeOf(elsewhere));
+  const core::Capacity::Shape shape =
+      interners_.shapes.Intern(wiring::ShapeOf(wiring::PodOf(job.ToApi(), job.uid, action.rank, strict)));
   const std::vector<std::string> peers = PeersOf(job, action.attempt, *shape);
+  bool elsewhere = false;
   {
     MutexLock lock(mutex_);
     const core::Capacity::Shape held = capacity_.ReservedFor(job.key.namespace_ + "/" + action.name);
-    if (held ? held == shape : capacity_.RoomFor(shape, 1, peers) > 0) return elsewhere;
+    elsewhere = held ? held == shape : capacity_.RoomFor(shape, 1, peers) > 0;
   }
-  return pod();
+  return render(elsewhere ? strict : context);
 }
 
 void KubeBackend::Perform(const Job& job, const control::Write& write, const core::CreatePod& action,
                           Done done) {
   const std::string& space = write.key.namespace_;
   if (job->deleted) return done(Error{Code::kForbidden, "job " + write.key.ToString() + " is being deleted"});
+  // Its place decides its domain. The place may be lost since it was reserved.
+  if (!job->spec->job.TopologyKey().empty() && !job->spec->job.autoscaler &&
+      ProviderOf(*job) == core::GangProvider::kGate) {
+    bool has_place = false;
+    {
+      MutexLock lock(mutex_);
+      has_place = capacity_.ReservedFor(space + "/" + action.name) != nullptr;
+    }
+    if (!has_place) return done(Error{Code::kConflict, "no place is reserved for " + action.name});
+  }
   Json pod = PodFor(*job, action);
   pod["metadata"]["finalizers"] = Json::array({kTrackingFinalizer});
   client_.Create(

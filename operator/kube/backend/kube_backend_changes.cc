@@ -112,17 +112,24 @@ void KubeBackend::OnNode(const std::string& name, const std::shared_ptr<const No
     return node->facts.ready ? Health::kReady : Health::kNotReady;
   };
   bool was_missing = false;
+  bool labels_changed = false;
   if (!before || !after || before->facts != after->facts) {
     {
       MutexLock lock(mutex_);
+      const uint64_t labels = capacity_.label_version();
       if (after) {
         capacity_.SetNode(after->facts);
         was_missing = missing_nodes_.Found(name);
       } else {
         capacity_.RemoveNode(name);
       }
+      labels_changed = capacity_.label_version() != labels;
     }
     CapacityChanged();
+  }
+  if (labels_changed && nodes_.synced()) {
+    for (const auto& job : jobs_.All())
+      if (!job->spec->job.topology_required.empty()) Notify(job->key.ToString());
   }
   const bool restarted = before && after && after->restarted != before->restarted;
   if (after && !was_missing && !restarted && health(after) == (before ? health(before) : Health::kReady))

@@ -5,19 +5,16 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "operator/core/decide.h"
+#include "operator/core/gang_room.h"
 #include "operator/kube/backend/kube_backend.h"
 #include "operator/wiring/pod_shape.h"
 
 namespace ringmaster::kube {
 namespace {
-
-// The name of a pod in the capacity.
-std::string PlaceName(const JobRecord& job, int64_t attempt, int32_t rank) {
-  return job.key.namespace_ + "/" + core::PodName(job.key.name, attempt, rank);
-}
 
 // Returns the rank that stands for all whose pods have the same template: those of its role. The first worker
 // may have another one.
@@ -26,17 +23,11 @@ int32_t KindOf(const JobRecord& job, int32_t rank) {
   return rank > 0 && job.spec->job.first_differs ? 1 : 0;
 }
 
-// Returns the ranks in runs of one kind, in their order.
-std::vector<std::vector<int32_t>> ByKind(const JobRecord& job, const std::vector<int32_t>& ranks) {
-  std::vector<std::vector<int32_t>> runs;
-  for (const int32_t rank : ranks) {
-    if (runs.empty() || KindOf(job, runs.back().front()) != KindOf(job, rank)) runs.emplace_back();
-    runs.back().push_back(rank);
-  }
-  return runs;
-}
-
 }  // namespace
+
+std::string KubeBackend::PlaceName(const JobRecord& job, int64_t attempt, int32_t rank) {
+  return job.key.namespace_ + "/" + core::PodName(job.key.name, attempt, rank);
+}
 
 core::Capacity::Shape KubeBackend::RenderedShape(const JobRecord& job, int32_t rank,
                                                  const std::vector<std::string>& excluded_nodes) const {
@@ -69,17 +60,48 @@ core::Capacity::Shape KubeBackend::ShapeOf(const JobRecord& job, int64_t attempt
                                            const std::vector<std::string>& excluded_nodes) const {
   for (const auto& record : pods_.Group(job.key.ToString())) {
     const PodRecord::Own& own = *record->own;
-    if (own.owner->uid == job.uid && own.pod.attempt == attempt && own.pod.gated && !own.pod.deleting() &&
-        !record->ended && own.shape && KindOf(job, own.pod.rank) == KindOf(job, rank))
-      return own.shape;
+    if (own.owner->uid != job.uid || own.pod.attempt != attempt || !own.pod.gated || own.pod.deleting() ||
+        record->ended || !own.shape || KindOf(job, own.pod.rank) != KindOf(job, rank))
+      continue;
+    if (job.spec->job.TopologyKey().empty()) return own.shape;
+    return WithoutDomain(job, own.shape, *RenderedShape(job, rank, excluded_nodes));
   }
   return RenderedShape(job, rank, excluded_nodes);
+}
+
+std::vector<KubeBackend::Alike> KubeBackend::ByKind(const JobRecord& job, int64_t attempt,
+                                                    const std::vector<int32_t>& ranks,
+                                                    const std::vector<std::string>& excluded_nodes) const {
+  std::map<int32_t, core::Capacity::Shape> created;  // pods that may use only one domain
+  if (!job.spec->job.TopologyKey().empty()) {
+    for (const auto& record : pods_.Group(job.key.ToString())) {
+      const PodRecord::Own& own = *record->own;
+      if (own.owner->uid == job.uid && own.pod.attempt == attempt && own.pod.gated && !own.pod.deleting() &&
+          !record->ended && own.shape)
+        created.emplace(own.pod.rank, own.shape);
+    }
+  }
+  std::vector<Alike> kinds;
+  const auto same = [&](const Alike& kind, int32_t rank, const core::Capacity::Shape& shape) {
+    return KindOf(job, kind.ranks.front()) == KindOf(job, rank) && kind.created == (shape != nullptr) &&
+           (shape == nullptr || kind.shape == shape);
+  };
+  for (const int32_t rank : ranks) {
+    const auto known = created.find(rank);
+    const core::Capacity::Shape shape = known == created.end() ? nullptr : known->second;
+    if (kinds.empty() || !same(kinds.back(), rank, shape))
+      kinds.push_back({{}, shape ? shape : ShapeOf(job, attempt, rank, excluded_nodes), shape != nullptr});
+    kinds.back().ranks.push_back(rank);
+  }
+  // The others can follow them.
+  std::stable_partition(kinds.begin(), kinds.end(), [](const Alike& kind) { return kind.created; });
+  return kinds;
 }
 
 std::vector<std::string> KubeBackend::PeersOf(const JobRecord& job, int64_t attempt,
                                               const core::PodShape& shape) const {
   std::vector<std::string> peers;
-  if (shape.topology_key.empty()) return peers;
+  if (shape.topology_key.empty() && shape.preferred_key.empty()) return peers;
   for (const auto& record : pods_.Group(job.key.ToString())) {
     const PodRecord::Own& own = *record->own;
     if (own.owner->uid == job.uid && own.pod.attempt == attempt)
@@ -94,34 +116,28 @@ core::Fit KubeBackend::FitOf(const JobRecord& job, const core::Observed& observe
   const core::Ledger& ledger = observed.status.ledger;
   const std::vector<int32_t> ranks = core::WaitingRanks(observed);
   const std::string name = job.key.ToString();
+  const std::vector<std::string> excluded = core::ExcludedNodes(ledger, now);
+  core::Fit fit;
+  fit.stranded = StrandedIn(job, observed, excluded);
   {
     MutexLock lock(mutex_);
     StateOf(job).looked = true;
     StateOf(job).wants_room = !ranks.empty();
     if (ranks.empty()) {
       waiting_.Remove(name, capacity_);
-      return {};
+      return fit;
     }
   }
-  struct Alike {
-    std::vector<int32_t> ranks;
-    core::Capacity::Shape shape;
-  };
-  std::vector<Alike> kinds;
-  for (std::vector<int32_t>& run : ByKind(job, ranks)) {
-    const int32_t first = run.front();
-    kinds.push_back({std::move(run), ShapeOf(job, ledger.attempt, first, core::ExcludedNodes(ledger, now))});
-  }
+  const std::vector<Alike> kinds = ByKind(job, ledger.attempt, ranks, excluded);
   std::vector<std::string> peers = PeersOf(job, ledger.attempt, *kinds.front().shape);
   const PriorityClassRecord priority = PriorityClassOf(job);
   MutexLock lock(mutex_);
-  core::Fit fit;
   if (StateOf(job).reserved_attempt == ledger.attempt && !StateOf(job).reserved.empty()) {
     for (const int32_t rank : ranks)
       if (capacity_.ReservedFor(PlaceName(job, ledger.attempt, rank))) fit.reserved.push_back(rank);
     std::sort(fit.reserved.begin(), fit.reserved.end());
   }
-  if (!kinds.front().shape->topology_key.empty())
+  if (!job.spec->job.TopologyKey().empty())
     for (const int32_t rank : fit.reserved) peers.push_back(PlaceName(job, ledger.attempt, rank));
   core::RoomQueue::Standing& standing = StateOf(job).standing;
   standing = core::StandingOf(observed);
@@ -132,32 +148,23 @@ core::Fit KubeBackend::FitOf(const JobRecord& job, const core::Observed& observe
     const Alike* short_of = nullptr;
     std::vector<std::string> peers;
   };
-  // Each kind finds the room that the earlier ones leave: they get their places for the length of this call.
+  const auto is_reserved = [&](int32_t rank) {
+    return std::binary_search(fit.reserved.begin(), fit.reserved.end(), rank);
+  };
+  std::vector<core::Capacity::Ask> gang;
+  for (const Alike& kind : kinds) {
+    core::Capacity::Ask& ask = gang.emplace_back();
+    ask.shape = kind.shape;
+    for (const int32_t rank : kind.ranks)
+      if (!is_reserved(rank)) ask.pods.push_back(PlaceName(job, ledger.attempt, rank));
+  }
   const auto look = [&, this]() RM_REQUIRES(mutex_) {
-    Look seen;
-    seen.fit.room = 0;
-    seen.fit.reserved = fit.reserved;
-    seen.short_of = &kinds.back();
-    seen.peers = peers;
-    std::vector<std::string> tentative;
-    for (const Alike& kind : kinds) {
-      std::vector<std::string> open;
-      for (const int32_t rank : kind.ranks) {
-        if (!std::binary_search(fit.reserved.begin(), fit.reserved.end(), rank))
-          open.push_back(PlaceName(job, ledger.attempt, rank));
-      }
-      const auto wanted = static_cast<int32_t>(open.size());
-      const auto reserved = static_cast<int32_t>(kind.ranks.size()) - wanted;
-      core::Fit more = capacity_.FitOf(kind.shape, wanted, seen.peers);
-      seen.fit.room += reserved + more.room;
-      seen.fit.missing = std::move(more.missing);
-      seen.short_of = &kind;
-      if (more.room < wanted || &kind == &kinds.back()) break;
-      if (!capacity_.Reserve(open, kind.shape, seen.peers)) break;  // lost to a node in two domains
-      tentative.insert(tentative.end(), open.begin(), open.end());
-      seen.peers.insert(seen.peers.end(), open.begin(), open.end());
-    }
-    for (const std::string& pod : tentative) capacity_.Unreserve(pod);
+    core::GangRoom room = core::RoomOf(capacity_, gang, peers);
+    Look seen{fit, &kinds[room.short_of], std::move(room.peers)};
+    seen.fit.missing = std::move(room.missing);
+    seen.fit.room = room.room;
+    for (size_t i = 0; i <= room.short_of; ++i)
+      seen.fit.room += static_cast<int32_t>(kinds[i].ranks.size() - gang[i].pods.size());
     return seen;
   };
   const auto all = static_cast<int32_t>(ranks.size());
@@ -179,9 +186,7 @@ core::Fit KubeBackend::FitOf(const JobRecord& job, const core::Observed& observe
       const int32_t of_kind = std::min(left, static_cast<int32_t>(kind.ranks.size()));
       left -= of_kind;
       const auto reserved =
-          static_cast<int32_t>(std::count_if(kind.ranks.begin(), kind.ranks.end(), [&](int32_t rank) {
-            return std::binary_search(fit.reserved.begin(), fit.reserved.end(), rank);
-          }));
+          static_cast<int32_t>(std::count_if(kind.ranks.begin(), kind.ranks.end(), is_reserved));
       if (&kind == seen.short_of) {
         wait.shape = kind.shape;
         wait.pods = of_kind - reserved;
@@ -217,21 +222,17 @@ void KubeBackend::Perform(const Job& job, const control::Write& write, const cor
   strict_excluded.insert(strict_excluded.end(), action.avoided_nodes.begin(), action.avoided_nodes.end());
   std::sort(strict_excluded.begin(), strict_excluded.end());
   strict_excluded.erase(std::unique(strict_excluded.begin(), strict_excluded.end()), strict_excluded.end());
-  struct Alike {
-    std::vector<std::string> pods;
-    core::Capacity::Shape shape;
-    core::Capacity::Shape strict;
-  };
-  std::vector<Alike> kinds;
-  // Sorted, like the kinds of the waiting ranks when their room was found.
-  for (const std::vector<int32_t>& run : ByKind(*job, action.ranks)) {
-    Alike& kind = kinds.emplace_back();
-    for (const int32_t rank : run) kind.pods.push_back(PlaceName(*job, action.attempt, rank));
-    kind.shape = ShapeOf(*job, action.attempt, run.front(), action.excluded_nodes);
-    if (!action.avoided_nodes.empty()) kind.strict = RenderedShape(*job, run.front(), strict_excluded);
-  }
+  std::vector<core::Capacity::Ask> gang;
   std::vector<std::string> peers;
-  if (!kinds.empty()) peers = PeersOf(*job, action.attempt, *kinds.front().shape);
+  // Sorted, like the kinds of the waiting ranks when their room was found.
+  for (const Alike& kind : ByKind(*job, action.attempt, action.ranks, action.excluded_nodes)) {
+    core::Capacity::Ask& ask = gang.emplace_back();
+    for (const int32_t rank : kind.ranks) ask.pods.push_back(PlaceName(*job, action.attempt, rank));
+    ask.shape = kind.shape;
+    if (!action.avoided_nodes.empty() && !kind.created)
+      ask.rather = RenderedShape(*job, kind.ranks.front(), strict_excluded);
+  }
+  if (!gang.empty()) peers = PeersOf(*job, action.attempt, *gang.front().shape);
   bool reserved = false;
   bool freed = false;
   {
@@ -245,15 +246,10 @@ void KubeBackend::Perform(const Job& job, const control::Write& write, const cor
         capacity_.Unreserve(pod);
         freed = true;
       }
-      reserved = true;
       {
         std::optional<core::Capacity::WithoutClaim> lifted;
         if (waiting_.MayUseClaim(name, state.standing, capacity_)) lifted.emplace(capacity_);
-        for (const Alike& kind : kinds) {
-          reserved = reserved && ((kind.strict && capacity_.Reserve(kind.pods, kind.strict, peers)) ||
-                                  capacity_.Reserve(kind.pods, kind.shape, peers));
-          peers.insert(peers.end(), kind.pods.begin(), kind.pods.end());
-        }
+        reserved = capacity_.Reserve(gang, peers);
       }
       waiting_.Refresh(capacity_);
       reserved = reserved && std::all_of(wanted.begin(), wanted.end(), [&](const std::string& pod) {

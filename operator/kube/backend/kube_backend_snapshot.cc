@@ -52,6 +52,7 @@ std::optional<control::Snapshot> KubeBackend::Observe(const Key& key) const {
   observed.provider = ProviderOf(*job);
   if (!job->status.ended()) observed.preflight = PreflightOf(*job);
   if (core::ReservesRoom(observed)) observed.fit = FitOf(*job, observed);
+  observed.spread = SpreadOf(*job, observed);
   ReadPreemption(*job, observed);
   MutexLock lock(mutex_);
   JobState& state = StateOf(*job);
@@ -195,10 +196,12 @@ std::optional<core::Refusal> KubeBackend::PreflightOf(const JobRecord& job) cons
   const auto space = namespaces_.Get(job.key.namespace_);
   const bool ending = space && space->ending;
   const std::string no_class = MissingPriorityClass(job);
+  const std::string no_topology = MissingTopology(job);
   std::string inputs;
   {
     MutexLock lock(mutex_);
-    inputs = fmt::format("{}/{}/{}/{}", job.spec->job.spec_generation, ending, no_class, job.queue);
+    inputs = fmt::format("{}/{}/{}/{}/{}", job.spec->job.spec_generation, ending, no_class, no_topology,
+                         job.queue);
     for (const auto& [api, served] : gang_apis_) inputs += served ? '+' : '-';
     const JobState& state = StateOf(job);
     if (state.preflight_inputs == inputs) return state.preflight;
@@ -253,6 +256,10 @@ std::optional<std::string> KubeBackend::RefusalOf(const JobRecord& job, core::Re
     kind = core::RefusalKind::kNoPriorityClass;
     return fmt::format("the cluster has no {} {}",
                        missing == job.workload_priority ? "WorkloadPriorityClass" : "PriorityClass", missing);
+  }
+  if (std::string missing = MissingTopology(job); !missing.empty()) {
+    kind = core::RefusalKind::kNoTopologyLabel;
+    return missing;
   }
   {
     MutexLock lock(mutex_);

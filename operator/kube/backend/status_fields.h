@@ -15,6 +15,7 @@ inline constexpr size_t kMaxMessage = 4096;
 inline constexpr size_t kMaxWord = 300;
 inline constexpr size_t kMaxFabric = 64;    // of status.fabric
 inline constexpr size_t kMaxDevices = 256;  // of status.devices
+inline constexpr size_t kMaxSpread = 512;   // of status.topology.pods
 inline constexpr size_t kMaxReason = 64;
 
 template <class Coder, class A, class C>
@@ -68,6 +69,13 @@ void PreemptionFields(const Coder& coder, A& a, C& c) {
   coder.Plain(a.byUid, c.by_uid);
   coder.Plain(a.byPriority, c.by_priority);
   coder.Plain(a.workers, c.workers);
+}
+
+template <class Coder, class A, class C>
+void TopologyFields(const Coder& coder, A& a, C& c) {
+  coder.Text(a.key, c.key, kMaxWord);
+  coder.Plain(a.domains, c.domains);
+  coder.Text(a.pods, c.pods, kMaxSpread);
 }
 
 inline const char* OutcomeName(core::Outcome outcome) {
@@ -136,6 +144,7 @@ void StatusFields(const Coder& coder, A& a, C& c) {
   coder.Number(a.progress.loss, display.progress.loss);
   coder.Text(a.fabric, display.transport, kMaxFabric);
   coder.Text(a.devices, display.devices, kMaxDevices);
+  coder.Maybe(a.topology, display.topology, [&](auto& x, auto& y) { TopologyFields(coder, x, y); });
   coder.Plain(a.weightsHash, display.weights_hash);
   coder.At(a.startTime, ledger.start_time);
   coder.At(a.completionTime, ledger.completion_time);

@@ -27,6 +27,8 @@ constexpr Duration kSpecLag = seconds(30);
 // The view may not include a lost node yet, and requests may be in flight.
 constexpr Duration kOtherLeaderLag = seconds(15);
 constexpr Duration kNodeLag = seconds(15);
+// A pod without room in its domain is created again.
+constexpr Duration kStrandedLag = seconds(25);
 // A victim learns that the other job has started.
 constexpr Duration kPreemptionLag = seconds(60);
 // A live read repairs a stale view; then the objects are recreated.
@@ -239,14 +241,15 @@ void Checker::CheckRoom(const std::string& what, const std::set<std::string>& ui
   for (const sim::PodTruth* p : coming) {
     // A pod that two leaders released into the same room waits for a node that it is not excluded from.
     const bool may = std::any_of(free.begin(), free.end(), [&](const auto& node) {
-      return node.second > 0 && !Holds(p->excluded_nodes, node.first);
+      return node.second > 0 && !Holds(p->excluded_nodes, node.first) &&
+             (p->domain.empty() || world_.nodes().at(node.first).domain == p->domain);
     });
     room -= may || uids.contains(p->pod.uid) ? 1 : 0;
   }
   Require(room >= 0, "I11", fmt::format("{} with room missing for {} pods", what, -room));
 }
 
-void Checker::OnTick() {
+void Checker::OnTick(bool led) {
   for (const auto& [key, job] : world_.jobs()) {
     Shadow& shadow = shadows_[key];
     Require(!job.gang.order || job.gang.order_term == world_.term(), "I15",
@@ -256,6 +259,7 @@ void Checker::OnTick() {
                         shadow.newest_attempt));
     shadow.newest_attempt = job.gang.newest_attempt;
     Require(!Outlasts(key, job), "I24", key.name + " keeps fewer workers for a job that does not wait");
+    CheckStranded(job, shadow, led);
     const core::Ledger& ledger = job.status.ledger;
     const bool wanted = ledger.outcome == core::Outcome::kNone && !ledger.suspended && !ledger.stop_since &&
                         !job.job.deleted && !(ledger.not_before && !ledger.placed);
@@ -284,10 +288,79 @@ void Checker::OnPod(const Key& key, const std::string& name) {
     CheckCreated(key, *job, now->second.pod);
   }
   const core::Pod& pod = now->second.pod;
+  if (pod.bound() && (old == shadow.pods.end() || !old->second.bound())) CheckDomain(*job, pod);
   if (pod.unreachable_since) shadow.ever_unreachable.insert(pod.uid);
   shadow.disturbed |= pod.attempt == shadow.ledger.attempt &&
                       (pod.interrupted() || pod.unreachable_since || pod.phase == core::PodPhase::kFailed);
   shadow.pods[name] = now->second.pod;
+}
+
+// The pods of a required topology share one domain. Those of a leader that was deposed take no part.
+void Checker::CheckDomain(const JobTruth& job, const core::Pod& pod) {
+  if (job.job.topology_required.empty() || job.job.autoscaler || strays_.contains(pod.uid)) return;
+  const std::string& domain = world_.nodes().at(pod.node).domain;
+  for (const auto& [name, p] : job.pods) {
+    if (p.pod.attempt != pod.attempt || !p.pod.bound() || !p.pod.alive() || strays_.contains(p.pod.uid))
+      continue;
+    const std::string& other = world_.nodes().at(p.pod.node).domain;
+    Require(other == domain, "I25", fmt::format("{} is in {} and {} in {}", pod.name, domain, name, other));
+  }
+}
+
+void Checker::OnReserved(const Key& key, const std::map<std::string, int32_t>& rooms,
+                         const std::map<std::string, int32_t>& places) {
+  const JobTruth* job = world_.Find(key);
+  if (job == nullptr || job->job.topology_preferred.empty()) return;
+  int32_t pods = 0;
+  for (const auto& [domain, count] : places) pods += count;
+  // Tries all sets of domains.
+  std::vector<std::pair<std::string, int32_t>> domains;
+  for (const auto& [domain, room] : rooms)
+    if (!domain.empty()) domains.emplace_back(domain, room);
+  size_t fewest = domains.size() + 1;
+  for (uint32_t set = 0; set < (1U << domains.size()); ++set) {
+    int32_t room = 0;
+    size_t used = 0;
+    for (size_t i = 0; i < domains.size(); ++i) {
+      if ((set >> i & 1U) == 0) continue;
+      room += domains[i].second;
+      used += 1;
+    }
+    if (room >= pods) fewest = std::min(fewest, used);
+  }
+  if (fewest > domains.size()) return;  // not without nodes that are in no domain
+  Require(places.size() <= fewest && !places.contains(""), "I25",
+          fmt::format("{} gets its places in {} domains, and {} have room", key.name, places.size(), fewest));
+}
+
+// With other jobs around, their reservations may explain why a pod waits.
+void Checker::CheckStranded(const JobTruth& job, Shadow& shadow, bool led) {
+  std::map<std::string, Time> stranded;
+  const core::Ledger& ledger = job.status.ledger;
+  const bool wanted = ledger.outcome == core::Outcome::kNone && !ledger.suspended && !ledger.stop_since &&
+                      !job.job.deleted && !job.job.suspend && world_.jobs().size() == 1 && led &&
+                      !job.job.autoscaler && !job.job.topology_preferred.empty();
+  for (const auto& [name, p] : job.pods) {
+    const auto room = [&](const std::string& node, const NodeTruth& truth) {
+      int32_t free = truth.lost_since || truth.cordoned ? 0 : truth.pod_capacity;
+      for (const auto& [other, q] : job.pods) free -= q.pod.alive() && q.pod.node == node ? 1 : 0;
+      for (const auto& [other, q] : job.strays) free -= q.pod.alive() && q.pod.node == node ? 1 : 0;
+      return Holds(p.excluded_nodes, node) ? 0 : free;
+    };
+    if (!wanted || p.domain.empty() || p.pod.bound() || p.pod.gated || !p.pod.alive() || p.pod.deleting() ||
+        p.pod.attempt != ledger.attempt)
+      continue;
+    int32_t here = 0;
+    int32_t elsewhere = 0;
+    for (const auto& [node, truth] : world_.nodes())
+      (truth.domain == p.domain ? here : elsewhere) += std::max(room(node, truth), 0);
+    if (here > 0 || elsewhere == 0) continue;
+    const auto since = shadow.stranded_since.find(p.pod.uid);
+    stranded[p.pod.uid] = since == shadow.stranded_since.end() ? scheduler_.now() : since->second;
+    Require(scheduler_.now() - std::max(stranded[p.pod.uid], world_.term_since()) < kStrandedLag, "I25",
+            name + " waits for its domain, and others have room");
+  }
+  shadow.stranded_since = std::move(stranded);
 }
 
 // Whether a deposed leader acted, or a leader that could not know yet what a deposed one has just written.

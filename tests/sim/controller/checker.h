@@ -29,11 +29,15 @@ class Checker {
   // The priorities of the jobs; 0 for others.
   void SetPriorities(std::map<control::Key, int32_t> priorities) { priorities_ = std::move(priorities); }
 
-  // Checks what must hold at any time, or after a delay. Called once per simulated second.
-  void OnTick();
+  // Checks what must hold at any time, or after a delay. Called once per simulated second. `led`: a leader
+  // runs.
+  void OnTick(bool led);
   // Checks a decision, and that decisions at one moment come to an end. Called before its commands are
   // carried out.
   void OnDecision(const core::Observed& observed, const core::Decision& decision, Time now);
+  // Checks in how many domains a gang with a preferred topology got its places. `rooms`: before that.
+  void OnReserved(const control::Key& key, const std::map<std::string, int32_t>& rooms,
+                  const std::map<std::string, int32_t>& places);
   // Checks that the job is at rest. Called at the end of the run.
   void OnEnd(const control::Key& key, bool settled);
 
@@ -46,9 +50,10 @@ class Checker {
     std::map<std::string, core::Pod> pods;
     std::set<std::string> ever_counted;
     std::set<std::string> ever_unreachable;
-    bool disturbed = false;              // a worker of this attempt failed, was deleted or was cut off
-    int64_t newest_attempt = 0;          // the newest attempt that made a step
-    std::optional<Time> needless_since;  // the job is preempted, and the other one does not wait
+    bool disturbed = false;      // a worker of this attempt failed, was deleted or was cut off
+    int64_t newest_attempt = 0;  // the newest attempt that made a step
+    std::map<std::string, Time> stranded_since;  // pods that wait for their domain, though others have room
+    std::optional<Time> needless_since;          // the job is preempted, and the other one does not wait
     Time spec_changed{};
     int64_t spec_generation = 0;
   };
@@ -56,6 +61,8 @@ class Checker {
   void OnJob(const control::Key& key);
   void OnPod(const control::Key& key, const std::string& name);
   void CheckLedger(const JobTruth& job, Shadow& shadow);
+  void CheckDomain(const JobTruth& job, const core::Pod& pod);
+  void CheckStranded(const JobTruth& job, Shadow& shadow, bool led);
   void CheckPreemption(const control::Key& key, const JobTruth& job, const Shadow& shadow);
   // Whether the preemption has lasted too long although the other job does not wait.
   bool Outlasts(const control::Key& key, const JobTruth& job);

@@ -327,6 +327,14 @@ const char* MutationName(Mutation mutation) {
       return "preempts-below-min";
     case Mutation::kPreemptsByForce:
       return "preempts-by-force";
+    case Mutation::kScattersGang:
+      return "scatters-gang";
+    case Mutation::kForgetsDomain:
+      return "forgets-domain";
+    case Mutation::kForgetsPeers:
+      return "forgets-peers";
+    case Mutation::kLeavesStranded:
+      return "leaves-stranded";
   }
   return "?";
 }
@@ -473,6 +481,11 @@ Decider Mutate(Mutation mutation) {
       };
     case Mutation::kPreemptsByForce:
       return PreemptsByForce;
+    case Mutation::kLeavesStranded:
+      return [](Observed o, Time now) {
+        o.fit.stranded.clear();
+        return core::Decide(o, now);
+      };
     case Mutation::kChargesRestarts:
       return [](Observed o, Time now) {
         o.restarted_nodes.clear();

@@ -63,8 +63,12 @@ enum class Mutation : int {
   kNeverGrowsAgain,        // a preempted job keeps fewer workers when the other one runs
   kPreemptsBelowMin,       // an elastic job shrinks to less than its minimum
   kPreemptsByForce,        // a preempted job gets no time for a checkpoint
+  kScattersGang,           // a preferred topology is ignored when places are reserved
+  kForgetsDomain,          // pods may use other domains than those of their places
+  kForgetsPeers,           // a replacement gets a place in any domain
+  kLeavesStranded,         // pods wait for a domain that has no room
 };
-inline constexpr int kMutations = 51;
+inline constexpr int kMutations = 55;
 const char* MutationName(Mutation mutation);
 
 using Decider = std::function<core::Decision(const core::Observed&, Time)>;

@@ -31,6 +31,7 @@ class Simulation {
         success_(KeyedRandom(seed, 20)),
         roles_(KeyedRandom(seed, 21)),
         preempt_(KeyedRandom(seed, 23)),
+        topology_(KeyedRandom(seed, 26)),
         rival_priority_(static_cast<int32_t>(SplitMix64(KeyedRandom(seed, 22)).Below(3)) - 1),
         third_priority_((rival_priority_ + 2 + static_cast<int32_t>(KeyedRandom(seed, 24) % 2)) % 3 - 1),
         mutation_(mutation),
@@ -102,11 +103,21 @@ class Simulation {
       options.pod_capacities.push_back(node);
       places -= node;
     }
+    DrawDomains(options);
     options.accepts_any_term = mutation_ == Mutation::kAgentsObeyAnyLeader;
     return options;
   }
 
-  SimBackend::Options BackendOptions(uint64_t seed) const {
+  void DrawDomains(World::Options& options) {
+    const uint64_t racks = 1 + topology_.Below(3);
+    for (const int32_t places : options.pod_capacities) {
+      const bool labelled = topology_.Chance(0.95);
+      options.domains.push_back(labelled ? fmt::format("rack-{}", topology_.Below(racks)) : "");
+      if (labelled) room_in_[options.domains.back()] += places;
+    }
+  }
+
+  SimBackend::Options BackendOptions(uint64_t seed) {
     SimBackend::Options options;
     options.seed = seed;
     options.priorities[kKeys[1]] = rival_priority_;
@@ -116,6 +127,12 @@ class Simulation {
     options.preempts_equals = mutation_ == Mutation::kPreemptsEquals;
     options.preempts_in_vain = mutation_ == Mutation::kPreemptsInVain;
     options.never_says_full = mutation_ == Mutation::kReleasesWithoutRoom;
+    options.scatters = mutation_ == Mutation::kScattersGang;
+    options.forgets_domain = mutation_ == Mutation::kForgetsDomain;
+    options.forgets_peers = mutation_ == Mutation::kForgetsPeers;
+    options.on_reserved = [this](const Key& key, const auto& rooms, const auto& places) {
+      checker_.OnReserved(key, rooms, places);
+    };
     return options;
   }
 
@@ -153,7 +170,22 @@ class Simulation {
       job.policy.roles = {{"chief"}, {"ps", 1}};
       job.min = job.max = job.replicas = 1 + static_cast<int32_t>(roles_.Below(4));
     }
+    DrawTopology(job);
     return job;
+  }
+
+  void DrawTopology(core::Job& job) {
+    if (world_.provider() != core::GangProvider::kGate) return;
+    if (topology_.Chance(0.3)) job.topology_preferred = "rack";
+    int32_t largest = 0;
+    for (const auto& [rack, places] : room_in_) largest = std::max(largest, places);
+    if (!topology_.Chance(0.4) || !job.topology_preferred.empty() || !job.policy.roles.empty() ||
+        largest == 0)
+      return;
+    job.topology_required = "rack";
+    job.max = std::min(job.max, largest);
+    job.replicas = std::min(job.replicas, job.max);
+    job.min = std::min(job.min, job.replicas);
   }
   int64_t DrawSteps() { return 100 + static_cast<int64_t>(rng_.Below(300)); }
 
@@ -268,7 +300,7 @@ class Simulation {
   // ---- users
 
   void UserTick() {
-    checker_.OnTick();
+    checker_.OnTick(leader_ != nullptr);
     for (size_t i = 0; i < jobs_; ++i) {
       const Key& key = kKeys[i];
       if (world_.Find(key) == nullptr && !finally_deleted_.contains(key))
@@ -401,11 +433,13 @@ class Simulation {
   static constexpr int32_t kMostPods = 7;  // of one job
 
   SplitMix64 rng_;
-  SplitMix64 success_;            // which ranks decide; separate, so that seeds keep what they draw otherwise
-  SplitMix64 roles_;              // which jobs have roles; the same
-  SplitMix64 preempt_;            // which jobs preempt; the same
-  const int32_t rival_priority_;  // of the second job; the first one has 0
-  const int32_t third_priority_;  // not the same as the second's
+  SplitMix64 success_;   // which ranks decide; separate, so that seeds keep what they draw otherwise
+  SplitMix64 roles_;     // which jobs have roles; the same
+  SplitMix64 preempt_;   // which jobs preempt; the same
+  SplitMix64 topology_;  // of the nodes and jobs; the same
+  std::map<std::string, int32_t> room_in_;  // places in each rack
+  const int32_t rival_priority_;            // of the second job; the first one has 0
+  const int32_t third_priority_;            // not the same as the second's
   const Mutation mutation_;
   const bool trace_;
   Faults faults_;

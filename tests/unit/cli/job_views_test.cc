@@ -36,6 +36,7 @@ Json RunningJob() {
       {"attempt", 3},
       {"ready", "2/2"},
       {"fabric", "rc"},
+      {"topology", {{"key", "example.com/leaf"}, {"domains", 2}, {"pods", "s1: 4, s2: 4"}}},
       {"progress",
        {{"step", 120},
         {"totalSteps", 300},
@@ -110,6 +111,7 @@ TEST(StatusScreen, ShowsTheJobAndEachRank) {
             "  why           step 120 of 300\n"
             "  progress      step 120 of 300 (40%), 2m05s left, 812.3 samples/s, loss 2.31\n"
             "  fabric        rc\n"
+            "  topology      2 domains of example.com/leaf (s1: 4, s2: 4)\n"
             "  checkpoint    of step 100, in /ckpt\n"
             "  goodput       0.97 of the time in steps that count; queue 1m30s; restart 12s\n"
             "\n"

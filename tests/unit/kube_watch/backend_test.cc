@@ -294,6 +294,37 @@ TEST_F(BackendTest, AJobWaitsForItsPriorityClass) {
   EXPECT_TRUE(preflight().has_value());
 }
 
+std::string NodeOnServer(const std::string& name, const std::string& labels, int revision) {
+  return R"({"metadata": {"name": ")" + name + R"(", "resourceVersion": ")" + std::to_string(revision) +
+         R"(", "labels": {"kubernetes.io/hostname": "h", )" + labels + "}}}";
+}
+
+// Nothing is created for a gang whose label no node has. A node with the label makes it go on.
+TEST_F(BackendTest, AJobWaitsForALabelOfItsTopology) {
+  Json job = Json::parse(kJobOnServer);
+  job["spec"]["scheduling"]["topology"]["required"] = "example.com/leaf";
+  job_ = job.dump();
+  Start({});
+  const auto preflight = [&] { return backend_->Observe(kKey)->observed.preflight; };
+  ASSERT_TRUE(Await([&] { return backend_->Synced(); }));
+  EXPECT_FALSE(preflight().has_value()) << "there are no nodes: it waits for room";
+  Line("nodes", "ADDED", NodeOnServer("n1", R"("topology.kubernetes.io/zone": "a", "rack": "r")", 20));
+  ASSERT_TRUE(preflight().has_value());
+  EXPECT_EQ(preflight()->kind, core::RefusalKind::kNoTopologyLabel);
+  EXPECT_EQ(preflight()->message,
+            "scheduling.topology.required is example.com/leaf, and no node has this label; nodes have rack, "
+            "topology.kubernetes.io/zone");
+  std::atomic<bool> notified{false};
+  backend_->Subscribe([&](const control::Key& changed) { notified = notified || changed == kKey; });
+  Line("nodes", "ADDED", NodeOnServer("n2", R"("example.com/leaf": "x")", 21));
+  EXPECT_TRUE(Await([&] { return notified.load(); }));
+  EXPECT_FALSE(preflight().has_value());
+  EXPECT_EQ(backend_->DomainOf(kKey, "n2"), "x");
+  EXPECT_EQ(backend_->DomainOf(kKey, "n1"), "");
+  Line("nodes", "DELETED", NodeOnServer("n2", R"("example.com/leaf": "x")", 22));
+  EXPECT_TRUE(preflight().has_value());
+}
+
 // As the API server applies it: the field of the job goes before the template's.
 TEST_F(BackendTest, TheClassOfATemplateCounts) {
   Json job = Json::parse(kJobOnServer);

@@ -6,7 +6,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <set>
+
 #include "base/rng.h"
+#include "operator/core/gang_room.h"
 
 namespace ringmaster::core {
 namespace {
@@ -130,6 +134,224 @@ TEST(Capacity, ATopologyKeyKeepsTheGangTogether) {
   ASSERT_TRUE(capacity.Reserve({"a", "b"}, Shared(shape), {"peer"}));
   EXPECT_EQ(capacity.FitOf(Shared(shape), 4, {"peer"}).room, 0);
   EXPECT_EQ(capacity.FitOf(Shared(shape), 4).room, 4);
+}
+
+// Racks r0, r1, ... with so many nodes each; a pod takes a node.
+Capacity Racks(const std::vector<int>& nodes) {
+  Capacity capacity;
+  for (size_t rack = 0; rack < nodes.size(); ++rack)
+    for (int i = 0; i < nodes[rack]; ++i)
+      capacity.SetNode(GpuNode(fmt::format("n{}-{}", rack, i), 8, fmt::format("r{}", rack)));
+  return capacity;
+}
+
+Capacity::Shape InRacks(const std::string& required, const std::string& preferred = "", int64_t gpus = 8) {
+  PodShape shape = GpuPod(gpus);
+  shape.topology_key = required;
+  shape.preferred_key = preferred;
+  return Shared(shape);
+}
+
+std::vector<std::string> Gang(const std::string& name, int pods) {
+  std::vector<std::string> gang;
+  for (int i = 0; i < pods; ++i) gang.push_back(fmt::format("{}{}", name, i));
+  return gang;
+}
+
+// Returns the racks of the pods in their order.
+std::vector<std::string> RacksOf(const Capacity& capacity, const std::vector<std::string>& pods) {
+  std::vector<std::string> racks;
+  for (const std::string& pod : pods) racks.push_back(capacity.DomainOf(pod, "rack").value_or("?"));
+  return racks;
+}
+
+using Names = std::vector<std::string>;
+
+TEST(Capacity, AGangGetsTheSmallestDomainThatHasRoomForAll) {
+  Capacity capacity = Racks({6, 2, 3});
+  const Names gang = Gang("a", 2);
+  ASSERT_TRUE(capacity.Reserve(gang, InRacks("rack")));
+  EXPECT_EQ(RacksOf(capacity, gang), Names({"r1", "r1"}));
+  const Names next = Gang("b", 2);
+  ASSERT_TRUE(capacity.Reserve(next, InRacks("rack")));
+  EXPECT_EQ(RacksOf(capacity, next), Names({"r2", "r2"}));
+  EXPECT_EQ(capacity.FitOf(InRacks("rack"), 6).room, 6) << "the large one is whole";
+  EXPECT_EQ(capacity.BestFit(InRacks("rack"), 1), "r2");
+  EXPECT_EQ(capacity.BestFit(InRacks("rack"), 7), std::nullopt);
+  EXPECT_EQ(capacity.RoomsOf(InRacks("rack")), (std::vector<int64_t>{1, 6}));
+}
+
+TEST(Capacity, NamesTheDomainWithTheMostRoom) {
+  Capacity capacity = Racks({2, 4});
+  EXPECT_EQ(capacity.FitOf(InRacks("rack"), 5).missing,
+            "needs 8 x nvidia.com/gpu on 5 nodes within one rack; the most room has r1: for 4");
+  ASSERT_TRUE(capacity.Reserve({"a"}, InRacks("rack")));
+  EXPECT_EQ(
+      capacity.FitOf(InRacks("rack"), 3, {"a"}).missing,
+      "needs 8 x nvidia.com/gpu on 3 nodes within one rack; that of the gang, r0, has room for 1 (other "
+      "nodes: 1 full)");
+}
+
+// The workers alone fit into the small rack, the gang does not.
+TEST(Capacity, ADomainHasRoomForPodsOfAllShapes) {
+  for (const bool required : {true, false}) {
+    Capacity capacity = Racks({4, 2});
+    const auto shape = [&](int64_t gpus) {
+      return required ? InRacks("rack", "", gpus) : InRacks("", "rack", gpus);
+    };
+    const Names workers = Gang("w", 2), servers = Gang("ps", 2);
+    ASSERT_TRUE(capacity.Reserve({{workers, shape(8)}, {servers, shape(4)}}));
+    EXPECT_EQ(RacksOf(capacity, workers), Names({"r0", "r0"}));
+    EXPECT_EQ(RacksOf(capacity, servers), Names({"r0", "r0"}));
+  }
+}
+
+TEST(Capacity, NothingIsReservedWhenOneShapeHasNoRoom) {
+  Capacity capacity = Racks({2, 2});
+  EXPECT_FALSE(capacity.Reserve({{Gang("w", 2), InRacks("rack")}, {Gang("ps", 1), InRacks("rack", "", 1)}}));
+  EXPECT_EQ(capacity.RoomsOf(InRacks("rack")), (std::vector<int64_t>{2, 2}));
+}
+
+TEST(Capacity, APreferredTopologyUsesFewDomains) {
+  Capacity capacity = Racks({2, 4, 3});
+  const Names one = Gang("a", 3);
+  ASSERT_TRUE(capacity.Reserve(one, InRacks("", "rack")));
+  EXPECT_EQ(RacksOf(capacity, one), Names({"r2", "r2", "r2"})) << "one domain, the smallest";
+  const Names two = Gang("b", 6);
+  ASSERT_TRUE(capacity.Reserve(two, InRacks("", "rack")));
+  EXPECT_EQ(RacksOf(capacity, two), Names({"r1", "r1", "r1", "r1", "r0", "r0"})) << "domain by domain";
+}
+
+TEST(Capacity, APreferredTopologyNeverWaits) {
+  Capacity capacity = Racks({1, 1});
+  NodeFacts bare = GpuNode("bare", 8);
+  bare.labels.clear();
+  capacity.SetNode(bare);
+  const Names gang = Gang("a", 3);
+  EXPECT_EQ(capacity.FitOf(InRacks("", "rack"), 3), (Fit{3, ""}));
+  ASSERT_TRUE(capacity.Reserve(gang, InRacks("", "rack")));
+  EXPECT_EQ(RacksOf(capacity, gang), Names({"r0", "r1", "?"})) << "nodes without the label come last";
+}
+
+TEST(Capacity, JoiningPodsGoToTheDomainsOfTheGang) {
+  for (const bool required : {true, false}) {
+    Capacity capacity = Racks({4, 1, 2});
+    const Capacity::Shape shape = required ? InRacks("rack") : InRacks("", "rack");
+    capacity.SetPod("a0", GpuPod(8).requests, "n0-0");
+    ASSERT_TRUE(capacity.Reserve({"a1"}, shape, {"a0"}));
+    EXPECT_EQ(RacksOf(capacity, {"a1"}), Names({"r0"}));
+    EXPECT_EQ(capacity.Reserve(Gang("more", 3), shape, {"a0", "a1"}), !required);
+    if (required) continue;
+    EXPECT_EQ(RacksOf(capacity, Gang("more", 3)), Names({"r0", "r0", "r1"}));
+  }
+}
+
+TEST(Capacity, ARequiredDomainIsDividedByThePreferredOne) {
+  Capacity capacity;
+  for (int i = 0; i < 8; ++i) {
+    NodeFacts node = GpuNode(fmt::format("n{}", i), 8, fmt::format("r{}", i % 4));
+    node.labels["zone"] = i % 2 == 0 ? "even" : "odd";
+    capacity.SetNode(node);
+  }
+  capacity.SetPod("x", GpuPod(8).requests, "n1");
+  const Names gang = Gang("a", 3);
+  ASSERT_TRUE(capacity.Reserve(gang, InRacks("zone", "rack")));
+  EXPECT_EQ(capacity.DomainOf("a0", "zone"), "odd");
+  EXPECT_EQ(RacksOf(capacity, gang), Names({"r3", "r3", "r1"}));
+}
+
+// Its node is lost after the reservation: the place may not move to another domain than that of the gang.
+TEST(Capacity, AReservedPlaceDoesNotMoveToAnotherDomain) {
+  Capacity capacity = Racks({2, 3});
+  ASSERT_TRUE(capacity.Reserve({"a", "b"}, InRacks("rack")));
+  capacity.RemoveNode("n0-0");
+  EXPECT_EQ(capacity.ReservedFor("a"), nullptr);
+  EXPECT_NE(capacity.ReservedFor("b"), nullptr);
+  EXPECT_EQ(capacity.FitOf(InRacks("rack"), 1, {"a", "b"}).room, 0);
+  capacity.SetNode(GpuNode("n0-0", 8, "r0"));
+  ASSERT_TRUE(capacity.Reserve({"a", "b"}, InRacks("rack")));
+  EXPECT_EQ(RacksOf(capacity, {"a", "b"}), Names({"r0", "r0"}));
+}
+
+TEST(Capacity, AReservedPlaceStaysOnANodeThatChanges) {
+  Capacity capacity = Racks({2, 3});
+  ASSERT_TRUE(capacity.Reserve({"a", "b"}, InRacks("rack")));
+  NodeFacts node = GpuNode("n0-0", 8, "r0");
+  node.labels["started"] = "again";
+  capacity.SetNode(node);
+  EXPECT_NE(capacity.ReservedFor("a"), nullptr);
+  EXPECT_EQ(RacksOf(capacity, {"a", "b"}), Names({"r0", "r0"}));
+}
+
+// No other choice of domains uses fewer of them.
+TEST(Capacity, APreferredTopologyUsesTheFewestDomains) {
+  SplitMix64 rng(3);
+  for (int round = 0; round < 2'000; ++round) {
+    std::vector<int> racks(1 + rng.Below(5));
+    int all = 0;
+    for (int& nodes : racks) all += nodes = static_cast<int>(rng.Below(5));
+    if (all == 0) continue;
+    Capacity capacity = Racks(racks);
+    const int pods = 1 + static_cast<int>(rng.Below(static_cast<uint64_t>(all)));
+    const Names gang = Gang("a", pods);
+    ASSERT_TRUE(capacity.Reserve(gang, InRacks("", "rack")));
+    const Names places = RacksOf(capacity, gang);
+    std::sort(racks.rbegin(), racks.rend());
+    size_t fewest = 0;
+    for (int room = 0; room < pods; ++fewest) room += racks[fewest];
+    ASSERT_EQ(std::set<std::string>(places.begin(), places.end()).size(), fewest);
+    size_t edges = 0;  // of the ring that leave a domain
+    for (size_t i = 0; i < places.size(); ++i) edges += places[i] != places[(i + 1) % places.size()] ? 1 : 0;
+    ASSERT_EQ(edges, fewest > 1 ? fewest : 0);
+  }
+}
+
+TEST(Capacity, KnowsWhichLabelsNodesHave) {
+  Capacity capacity = Racks({1, 1});
+  EXPECT_TRUE(capacity.labels().contains("rack"));
+  const uint64_t version = capacity.label_version();
+  capacity.SetNode(GpuNode("n1-0", 8, "r7"));
+  EXPECT_EQ(capacity.label_version(), version) << "the same labels";
+  capacity.RemoveNode("n0-0");
+  EXPECT_TRUE(capacity.labels().contains("rack"));
+  capacity.RemoveNode("n1-0");
+  EXPECT_FALSE(capacity.labels().contains("rack"));
+  EXPECT_NE(capacity.label_version(), version);
+  EXPECT_FALSE(capacity.has_nodes());
+}
+
+// Pods that exist may use only the domain that they were created for.
+TEST(Capacity, FindsPodsThatWaitForADomainWithoutRoom) {
+  const auto in_r0 = [](const Capacity::Shape& free) {
+    PodShape shape = *free;
+    shape.node_selector["rack"] = "r0";
+    return Shared(shape);
+  };
+  for (const bool required : {true, false}) {
+    const Capacity::Shape free = required ? InRacks("rack") : InRacks("", "rack");
+    const std::string key = required ? "rack" : "";
+    Capacity capacity = Racks({2, 3});
+    const Capacity::Shape bound = in_r0(free);
+    const std::vector<BoundToDomain> gated = {{0, "a0", bound, free, true, false},
+                                              {1, "a1", bound, free, true, false}};
+    EXPECT_EQ(StrandedPods(capacity, gated, {"a0", "a1"}, key), std::vector<int32_t>());
+    capacity.SetPod("x", GpuPod(8).requests, "n0-0");
+    EXPECT_EQ(StrandedPods(capacity, gated, {"a0", "a1"}, key),
+              required ? std::vector<int32_t>({0, 1}) : std::vector<int32_t>({1}));
+    // A third one runs in r0.
+    capacity.SetPod("a2", GpuPod(8).requests, "n0-1");
+    EXPECT_EQ(StrandedPods(capacity, gated, {"a0", "a1", "a2"}, key),
+              required ? std::vector<int32_t>() : std::vector<int32_t>({0, 1}));
+  }
+  Capacity capacity = Racks({1, 1});
+  const Capacity::Shape free = InRacks("", "rack");
+  const BoundToDomain released = {0, "a0", in_r0(free), free, false, true};
+  capacity.ExpectPod("a0", released.shape);
+  EXPECT_TRUE(StrandedPods(capacity, {released}, {"a0"}, "").empty());
+  capacity.SetPod("x", GpuPod(8).requests, "n0-0");
+  EXPECT_EQ(StrandedPods(capacity, {released}, {"a0"}, ""), std::vector<int32_t>({0}));
+  capacity.SetPod("y", GpuPod(8).requests, "n1-0");
+  EXPECT_TRUE(StrandedPods(capacity, {released}, {"a0"}, "").empty()) << "nor is there room elsewhere";
 }
 
 TEST(Capacity, NodesThatAreNotReadyHaveNoRoom) {

@@ -406,7 +406,7 @@ TEST(Refusal, AGangThatAQuotaKeepsIncompleteIsWithdrawn) {
 }
 
 TEST(Reasons, EveryReasonHasConditionsAndAnExplanation) {
-  EXPECT_EQ(AllReasons().size(), static_cast<size_t>(Reason::kQueued));
+  EXPECT_EQ(AllReasons().size(), static_cast<size_t>(Reason::kNoTopologyLabel));
   for (const ReasonText& row : AllReasons()) {
     EXPECT_STRNE(row.conditions, "") << ReasonName(row.reason);
     EXPECT_STRNE(row.text, "") << ReasonName(row.reason);

@@ -510,5 +510,21 @@ TEST_F(SlotsTest, RanksOfANodeAreAdjacent) {
   EXPECT_EQ(MembersSeenBy(2), (std::vector<std::string>{Id(2), Id(6), Id(4), Id(8)}));
 }
 
+// Two edges of the ring leave a domain: as many as there are domains.
+TEST_F(SlotsTest, RanksOfADomainAreAdjacent) {
+  options_.domain_of = [](const std::string& node) {
+    return node == "node-a" || node == "node-c" ? "x" : "y";
+  };
+  Make(6, 6, 6);
+  JoinSlot(2, "node-a");
+  JoinSlot(4, "node-b");
+  JoinSlot(6, "node-c");
+  JoinSlot(8, "node-d");
+  JoinSlot(10, "node-a");
+  JoinSlot(12, "node-b");
+  for (const ConnectionId c : {2, 4, 6, 8, 10, 12}) Answer(c, -1);
+  EXPECT_EQ(MembersSeenBy(2), (std::vector<std::string>{Id(2), Id(10), Id(6), Id(4), Id(12), Id(8)}));
+}
+
 }  // namespace
 }  // namespace ringmaster::rendezvous

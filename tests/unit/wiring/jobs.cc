@@ -42,6 +42,11 @@ void ReadHeader(const std::string& text, Case& item) {
     if (key == "attempt") context.attempt = std::stoll(value);
     if (key == "excluded") context.excluded_nodes = Split(value);
     if (key == "avoided") context.avoided_nodes = Split(value);
+    if (key == "domain" || key == "near") {
+      auto& labels = key == "domain" ? context.domain : context.near;
+      for (const std::string& label : Split(value))
+        labels.emplace(label.substr(0, label.find('=')), label.substr(label.find('=') + 1));
+    }
     if (key == "host-ports") context.host_port_base = std::stoi(value);
   }
 }

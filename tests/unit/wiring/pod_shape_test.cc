@@ -128,5 +128,20 @@ TEST(PodShapeTest, ARenderedGangWithARequiredTopologyHasItsKey) {
   EXPECT_EQ(ShapeOf(PodOf(job, "uid-1", 0, PlainContext())).topology_key, "rack");
 }
 
+// A preference of the template is not what the job asks for.
+TEST(PodShapeTest, ARenderedGangWithAPreferredTopologyHasItsKey) {
+  api::TrainingJob job = JobWith("  scheduling: {topology: {preferred: rack}}\n");
+  EXPECT_EQ(ShapeOf(PodOf(job, "uid-1", 0, PlainContext())).preferred_key, "rack");
+  EXPECT_EQ(ShapeOf(PodOf(job, "uid-1", 0, PlainContext())).topology_key, "");
+  const Json zone = {{"topologyKey", "zone"}, {"labelSelector", Json::object()}};
+  Json& spec = job.spec.workers.template_["spec"];
+  spec["affinity"]["podAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] =
+      Json::array({{{"weight", 100}, {"podAffinityTerm", zone}}});
+  EXPECT_EQ(ShapeOf(PodOf(job, "uid-1", 0, PlainContext())).preferred_key, "rack");
+  Context context = PlainContext();
+  context.domain = {{"rack", "r7"}};
+  EXPECT_EQ(ShapeOf(PodOf(job, "uid-1", 0, context)).node_selector.at("rack"), "r7");
+}
+
 }  // namespace
 }  // namespace ringmaster::wiring
