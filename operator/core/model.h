@@ -110,6 +110,8 @@ struct PodDetails {
   // from the scheduler (Unschedulable).
   std::string waiting_reason;
   std::string waiting_message;
+  // The scheduler that it waits for, which has reported nothing about it yet; empty: it has.
+  std::string awaits_scheduler;
   bool operator==(const PodDetails&) const = default;
 };
 
@@ -178,6 +180,7 @@ enum class RefusalKind : uint8_t {
   kNoGangProvider,   // the cluster does not have the provider of scheduling.gang
   kNoHostPorts,      // all ports for hostNetwork are allocated
   kNoPriorityClass,  // the cluster does not have a PriorityClass of the job
+  kOtherScheduler,   // a template names a scheduler that does not know the provider's gangs
 };
 struct Refusal {
   RefusalKind kind = RefusalKind::kForbidden;

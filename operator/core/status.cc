@@ -144,6 +144,12 @@ constexpr Row kRows[] = {
      "in its old place of the queue and resumes by itself."},
     {Reason::kQueued, "Queued", "Admitted, Scheduled, Ready, Suspended",
      "The job is in a queue of Kueue, which has not considered it yet."},
+    {Reason::kNoScheduler, "NoScheduler", "Scheduled",
+     "No scheduler has looked at the workers: the one that the message names does not run. Start it, and the "
+     "job continues by itself; or choose another one with `scheduling.gang`."},
+    {Reason::kOtherScheduler, "OtherScheduler", "Admitted",
+     "A template names a scheduler that does not know the gangs of `scheduling.gang` and would place each "
+     "worker alone. Remove `schedulerName` from the template, or use `gate`."},
 };
 
 }  // namespace

@@ -98,6 +98,10 @@ enum class Reason : uint8_t {
   kPreemptedWhole,
   // Admitted, Scheduled, Ready, Suspended: Kueue, once more
   kQueued,
+  // Scheduled, again
+  kNoScheduler,
+  // Admitted, a fourth time
+  kOtherScheduler,
 };
 const char* ReasonName(Reason reason);
 

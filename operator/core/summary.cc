@@ -205,6 +205,8 @@ const char* Remedy(RefusalKind kind) {
              "automatically";
     case RefusalKind::kNoPriorityClass:
       return "create it, and the job continues by itself; or correct the name";
+    case RefusalKind::kOtherScheduler:
+      return "remove schedulerName, or set scheduling.gang to gate";
   }
   return "";
 }
@@ -232,7 +234,8 @@ std::pair<Reason, std::string> WhyNotPlaced(const SummaryInput& s) {
     if (s.o.fit.preempts.empty()) return {Reason::kWaitingForCapacity, s.o.fit.missing};
     return {Reason::kPreempting, fmt::format("{}; preempts {}", s.o.fit.missing, s.o.fit.preempts)};
   }
-  if (p.unschedulable != nullptr) return {Reason::kUnschedulable, MissingText(s.o, p)};
+  if (p.unschedulable != nullptr) return {Reason::kUnschedulable, MissingText(s.o, p, s.now)};
+  if (Ignored(p, s.now) != nullptr) return {Reason::kNoScheduler, MissingText(s.o, p, s.now)};
   return {Reason::kWaitingForPods, count};
 }
 
@@ -395,6 +398,8 @@ Reason ReasonOf(RefusalKind kind) {
       return Reason::kNoHostPorts;
     case RefusalKind::kNoPriorityClass:
       return Reason::kNoPriorityClass;
+    case RefusalKind::kOtherScheduler:
+      return Reason::kOtherScheduler;
   }
   return Reason::kUnknown;
 }
