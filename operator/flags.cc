@@ -121,11 +121,18 @@ void AddWorkerFlags(CLI::App& app, Flags& flags, RawFlags& raw) {
       ->envname("RINGMASTER_WORKER_IMAGE")
       ->capture_default_str();
   app.add_option("--gang", flags.gang,
-                 "what spec.scheduling.gang auto means; auto: native if the API server serves it, otherwise "
-                 "gate. Name volcano or coscheduling only where that scheduler runs")
+                 "what spec.scheduling.gang auto means; auto: native if the API server serves it, volcano if "
+                 "its scheduler renews its Lease, otherwise gate. Name coscheduling only where it runs")
       ->check(CLI::IsMember({"auto", "native", "volcano", "coscheduling", "gate", "none"}))
       ->capture_default_str();
-  flags.coscheduling_scheduler = wiring::kCoschedulingScheduler;
+  const wiring::SchedulerNames names;
+  flags.volcano_scheduler = names.volcano;
+  flags.coscheduling_scheduler = names.coscheduling;
+  app.add_option("--volcano-scheduler", flags.volcano_scheduler,
+                 "name of Volcano's scheduler and of its Lease")
+      ->capture_default_str();
+  app.add_option("--volcano-namespace", flags.volcano_namespace, "namespace of that Lease")
+      ->capture_default_str();
   app.add_option("--coscheduling-scheduler", flags.coscheduling_scheduler,
                  "name of the scheduler that runs the coscheduling plug-in")
       ->capture_default_str();

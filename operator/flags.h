@@ -39,8 +39,10 @@ struct Flags {
     int32_t last = 29999;
   } host_ports;
   std::chrono::seconds ca_life = std::chrono::hours(24 * 365);
-  std::string gang = "auto";  // what spec.scheduling.gang `auto` means
+  std::string gang = "auto";      // what spec.scheduling.gang `auto` means
+  std::string volcano_scheduler;  // ParseFlags defaults it and the next one to wiring::SchedulerNames
   std::string coscheduling_scheduler;
+  std::string volcano_namespace = "volcano-system";
   std::map<std::string, int32_t> namespace_weights;  // 1 for others
   std::string worker_image;                          // ParseFlags defaults it to the image of this version
 

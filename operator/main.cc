@@ -171,7 +171,6 @@ class Operator {
       wiring::Context context;
       context.worker_image = flags_.worker_image;
       context.coordinator_address = CoordinatorAddress();
-      context.coscheduling_scheduler = flags_.coscheduling_scheduler;
       return context;
     };
     options.on_gang = [this](const control::Key& key, const core::SetGang& order) { OrderGang(key, order); };
@@ -180,6 +179,8 @@ class Operator {
       recorder_.Record({key.namespace_, key.name, uid}, event.warning, event.reason, event.message);
     };
     options.gang = control::GangModeOf(flags_.gang);
+    options.schedulers = {flags_.volcano_scheduler, flags_.coscheduling_scheduler};
+    options.volcano_namespace = flags_.volcano_namespace;
     options.namespace_weights = flags_.namespace_weights;
     options.host_ports = {flags_.host_ports.first, flags_.host_ports.last - flags_.host_ports.first + 1};
     options.on_counts = [this](const kube::JobRecord& job, const core::JobCounts& before,

@@ -37,8 +37,8 @@ SETS = {
                    "metrics.readers[0].namespace=monitoring", "metrics.tokenSecret.name=token"],
     "environment": ["extraEnv[0].name=HTTPS_PROXY", "extraEnv[0].value=http://proxy:3128", "log.level=debug",
                     "log.format=json", "podLabels.team=ml", "podAnnotations.note=x"],
-    "gangs": ["gang.default=volcano", "gang.coschedulingScheduler=default-scheduler", "gang.namespaceWeights.team-a=3",
-              "gang.namespaceWeights.team-b=1"],
+    "gangs": ["gang.default=volcano", "gang.volcanoScheduler=gpu-volcano", "gang.volcanoNamespace=scheduling",
+              "gang.coschedulingScheduler=default-scheduler", "gang.namespaceWeights.team-a=3", "gang.namespaceWeights.team-b=1"],
     "another name": ["fullnameOverride=training", "leaderElection.leaseDurationSeconds=30"],
 }
 REFUSED = {
@@ -125,11 +125,19 @@ class Render(unittest.TestCase):
                   if "rules" in o and o["metadata"]["name"].startswith("ringmaster-operator")]
         cluster_wide = rules(next(o for o in spread if o["kind"] == "ClusterRole")["rules"])
         self.assertEqual({resource for _, resource, _, _ in cluster_wide},
-                         {"nodes", "namespaces", "priorityclasses", "resourceflavors", "tokenreviews", "subjectaccessreviews"})
+                         {"nodes", "namespaces", "priorityclasses", "leases", "resourceflavors", "tokenreviews",
+                          "subjectaccessreviews"})
         for namespace in ("team-a", "team-b"):
             role = next(o for o in spread if o["metadata"].get("namespace") == namespace)
             self.assertEqual(rules(role["rules"]) | cluster_wide, wanted["ClusterRole"], namespace)
             self.assertFalse(rules(role["rules"]) & cluster_wide)
+
+    def test_the_operator_may_read_the_lease_that_it_is_given(self):
+        for values, name in ([], "volcano"), (SETS["gangs"], "gpu-volcano"):
+            roles = [o for o in objects(self.cluster, self.helms[0].template(*flags(values))) if o["kind"] == "ClusterRole"
+                     and o["metadata"]["name"] == "ringmaster-operator"]
+            self.assertEqual({rule for rule in rules(roles[0]["rules"]) if rule[1] == "leases"},
+                             {("coordination.k8s.io", "leases", name, "get")})
 
     def test_images_follow_the_values(self):
         deployment = next(o for o in objects(self.cluster, self.helms[0].template(*flags(SETS["digests"])))

@@ -11,7 +11,7 @@ import pki
 # In start order: each needs the one before it, or none.
 COMPONENTS = ("etcd", "apiserver", "kcm", "scheduler", "kwok")
 
-FEATURES = "--feature-gates=GenericWorkload=true"  # gangs (PodGroup) in the stock scheduler; off by default in 1.37
+GANGS = "--feature-gates=GenericWorkload=true"  # Kubernetes' own gangs (PodGroup); off by default in 1.37
 SERVICE_CIDR = "10.96.0.0/16"
 POD_CIDR = "10.200.0.0/16"
 NODE_ADDRESSES = "10.201.0.1"  # address of node-0; nothing listens there
@@ -37,6 +37,7 @@ class Options:
     node_grace_s: int = 50
     # Pods on an unreachable or not ready node are deleted after this time (Kubernetes' default).
     eviction_s: int = 300
+    gangs: bool = True  # Kubernetes' own, in the API and in the scheduler
     apiserver_flags: list = dataclasses.field(default_factory=list)
     address: str = "127.0.0.1"  # of the API server; real nodes need another address than loopback
     pod_cidr: str = POD_CIDR
@@ -131,8 +132,7 @@ def _apiserver(layout, options):
         "--requestheader-extra-headers-prefix=X-Remote-Extra-",
         f"--proxy-client-cert-file={keys.certificate('front-proxy')}",
         f"--proxy-client-key-file={keys.key('front-proxy')}",
-        FEATURES,
-        "--runtime-config=scheduling.k8s.io/v1beta1=true",
+        *([GANGS, "--runtime-config=scheduling.k8s.io/v1beta1=true"] if options.gangs else []),
         f"--default-not-ready-toleration-seconds={options.eviction_s}",
         f"--default-unreachable-toleration-seconds={options.eviction_s}",
         # Watches end a second after SIGTERM; by default they delay the end by a minute.
@@ -144,7 +144,7 @@ def _apiserver(layout, options):
 def _kcm(layout, options):
     keys = layout.pki
     return "kube-controller-manager", [
-        *_client(layout, "kcm"),
+        *_client(layout, "kcm", options),
         "--use-service-account-credentials=true",
         f"--service-account-private-key-file={keys.key('sa')}",
         f"--root-ca-file={keys.ca}",
@@ -162,17 +162,17 @@ def _kcm(layout, options):
     ]
 
 
-def _scheduler(layout, _):
-    return "kube-scheduler", [*_client(layout, "scheduler"), "--kube-api-qps=1000", "--kube-api-burst=2000"]
+def _scheduler(layout, options):
+    return "kube-scheduler", [*_client(layout, "scheduler", options), "--kube-api-qps=1000", "--kube-api-burst=2000"]
 
 
-def _client(layout, user):
+def _client(layout, user, options):
     file = layout.kubeconfig(user)
     return [
         f"--kubeconfig={file}", f"--authentication-kubeconfig={file}", f"--authorization-kubeconfig={file}",
         "--secure-port=0",  # no client connects to them
         "--leader-elect=false",
-        FEATURES,
+        *([GANGS] if options.gangs else []),
     ]
 
 

@@ -46,6 +46,10 @@ inline constexpr Duration kMaxSettlePeriod = seconds(30);
 // A pod's waiting_reason when the scheduler finds no node.
 inline constexpr const char* kUnschedulable = "Unschedulable";
 
+// The scheduler of a gang whose pods it has not mentioned for this long does not run. A running one reports
+// about a pod that it cannot place within a second, unless thousands wait.
+inline constexpr Duration kSchedulerGuard = seconds(10);
+
 // How often the message of a gang that waits for room is brought up to date: with thousands of waiting jobs,
 // each change of the free capacity would cost thousands of status writes.
 inline constexpr Duration kWaitingInterval = seconds(600);

@@ -122,7 +122,7 @@ Duration WithdrawalPause(const Job& job, int32_t withdrawals) {
 
 Decision Withdraw(const Observed& o, const Placement& p, Time now) {
   Ledger next = o.status.ledger;
-  next.withdrawn_for = MissingText(o, p);
+  next.withdrawn_for = MissingText(o, p, now);
   next.withdrawals += 1;
   BeginAttempt(o, next, now);
   const Duration pause = WithdrawalPause(o.job, next.withdrawals);
@@ -211,6 +211,7 @@ Placement PlacementOf(const Observed& o, const Ledger& ledger) {
   p.needed = (o.job.in_place ? std::min(o.job.min, workers) : workers) + o.job.RolePods();
   // A rank that has done its part of the work keeps its place.
   p.exist = p.bound = static_cast<int32_t>(ledger.succeeded.size());
+  bool reported = false;
   for (const Pod& pod : o.pods) {
     if (!InGang(o.job, ledger, pod) || pod.deleting() || HasSucceeded(ledger, pod.rank)) continue;
     p.exist += 1;
@@ -218,17 +219,27 @@ Placement PlacementOf(const Observed& o, const Ledger& ledger) {
       p.bound += 1;
     } else if (pod.gated) {
       p.gated.push_back(&pod);
-    } else if (pod.waiting_reason == kUnschedulable) {
-      if (p.unschedulable == nullptr || (NamesNodes(pod) && !NamesNodes(*p.unschedulable)))
-        p.unschedulable = &pod;
-    } else {
+    } else if (!pod.awaits_scheduler.empty()) {
       p.coming += 1;
+      if (p.ignored == nullptr || pod.created > p.ignored->created) p.ignored = &pod;
+    } else {
+      reported = true;
+      if (pod.waiting_reason != kUnschedulable)
+        p.coming += 1;
+      else if (p.unschedulable == nullptr || (NamesNodes(pod) && !NamesNodes(*p.unschedulable)))
+        p.unschedulable = &pod;
     }
   }
+  // Schedulers may ignore a gang until its last pod exists.
+  if (reported || p.exist < p.needed) p.ignored = nullptr;
   return p;
 }
 
-std::string MissingText(const Observed& o, const Placement& p) {
+const Pod* Ignored(const Placement& p, Time now) {
+  return p.ignored != nullptr && now >= p.ignored->created + kSchedulerGuard ? p.ignored : nullptr;
+}
+
+std::string MissingText(const Observed& o, const Placement& p, Time now) {
   if (o.preflight) return o.preflight->message;
   if (o.refusal) return o.refusal->message;
   if (ReservesRoom(o) && !o.fit.missing.empty()) return o.fit.missing;
@@ -236,6 +247,11 @@ std::string MissingText(const Observed& o, const Placement& p) {
     return fmt::format("{}: {}", p.unschedulable->name,
                        p.unschedulable->waiting_message.empty() ? "the scheduler finds no node"
                                                                 : p.unschedulable->waiting_message);
+  if (const Pod* pod = Ignored(p, now); pod != nullptr)
+    return fmt::format(
+        "{}/{} pods have a node; no scheduler has looked at the others: start the scheduler {}, or choose "
+        "another one with scheduling.gang",
+        p.bound, p.wanted, pod->awaits_scheduler);
   return fmt::format("{} of {} workers have a node", p.bound, p.wanted);
 }
 
@@ -257,7 +273,8 @@ std::optional<Decision> CheckPlacement(const Observed& o, Time now, Requeue& req
   if (p.bound >= p.needed) return std::nullopt;  // it runs with the nodes that it has
   if (p.exist == 0) return std::nullopt;         // it holds nothing
   const Time last_chance = *limit + o.job.gang_timeout;
-  if (p.bound + p.coming + RoomForGated(o, p) >= p.needed && now < last_chance) {
+  const bool hopeful = p.bound + p.coming + RoomForGated(o, p) >= p.needed && Ignored(p, now) == nullptr;
+  if (hopeful && now < last_chance) {
     requeue.By(last_chance);
     return std::nullopt;
   }
@@ -473,6 +490,8 @@ Decision Converge(const Observed& o, Time now, Requeue& requeue) {
   Create(o, absent, draining, now, decision, requeue);
   if (!draining && ActiveRefusal(o, now) == nullptr) ReleaseGated(o, now, decision.actions);
   if (AwaitedRoom(o, o.fit, now)) requeue.By(now + kWaitingInterval);  // what is missing may have changed
+  if (const Placement p = PlacementOf(o, ledger); p.ignored != nullptr && Ignored(p, now) == nullptr)
+    requeue.By(p.ignored->created + kSchedulerGuard);
   if (decision.actions.empty()) {
     Ledger next = Milestones(o, now, requeue);
     if (const auto settled = SettledAt(o, next); settled && now < *settled) {

@@ -122,10 +122,13 @@ struct Placement {
   int32_t coming = 0;                  // visible to the scheduler, which has not refused them
   std::vector<const Pod*> gated;       // in rank order
   const Pod* unschedulable = nullptr;  // the pod with the scheduler's best explanation
+  const Pod* ignored = nullptr;        // the newest pod, while no scheduler has reported about any of them
 };
 Placement PlacementOf(const Observed& observed, const Ledger& ledger);
 // What keeps the gang from its nodes.
-std::string MissingText(const Observed& observed, const Placement& placement);
+std::string MissingText(const Observed& observed, const Placement& placement, Time now);
+// Returns a pod whose scheduler does not run; nullptr: there is none.
+const Pod* Ignored(const Placement& placement, Time now);
 // Returns the refusal that forbids creating objects now, or nullptr.
 const Refusal* ActiveRefusal(const Observed& observed, Time now);
 // Whether a pod of another attempt, or of an earlier job of this name, still exists.

@@ -113,6 +113,8 @@ struct PodDetails {
   // from the scheduler (Unschedulable).
   std::string waiting_reason;
   std::string waiting_message;
+  // The scheduler that it waits for, which has reported nothing about it yet; empty: it has.
+  std::string awaits_scheduler;
   bool operator==(const PodDetails&) const = default;
 };
 
@@ -185,6 +187,7 @@ enum class RefusalKind : uint8_t {
   kNoHostPorts,      // all ports for hostNetwork are allocated
   kNoPriorityClass,  // the cluster does not have a PriorityClass of the job
   kNoTopologyLabel,  // no node has the label of scheduling.topology.required
+  kOtherScheduler,   // a template names a scheduler that does not know the provider's gangs
 };
 struct Refusal {
   RefusalKind kind = RefusalKind::kForbidden;

@@ -100,6 +100,10 @@ enum class Reason : uint8_t {
   kQueued,
   // Admitted: no node has the label
   kNoTopologyLabel,
+  // Scheduled, again
+  kNoScheduler,
+  // Admitted, a fourth time
+  kOtherScheduler,
 };
 const char* ReasonName(Reason reason);
 

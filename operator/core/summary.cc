@@ -207,6 +207,8 @@ const char* Remedy(RefusalKind kind) {
       return "create it, and the job continues by itself; or correct the name";
     case RefusalKind::kNoTopologyLabel:
       return "label the nodes, and the job continues by itself; or correct scheduling.topology.required";
+    case RefusalKind::kOtherScheduler:
+      return "remove schedulerName, or set scheduling.gang to gate";
   }
   return "";
 }
@@ -234,7 +236,8 @@ std::pair<Reason, std::string> WhyNotPlaced(const SummaryInput& s) {
     if (s.o.fit.preempts.empty()) return {Reason::kWaitingForCapacity, s.o.fit.missing};
     return {Reason::kPreempting, fmt::format("{}; preempts {}", s.o.fit.missing, s.o.fit.preempts)};
   }
-  if (p.unschedulable != nullptr) return {Reason::kUnschedulable, MissingText(s.o, p)};
+  if (p.unschedulable != nullptr) return {Reason::kUnschedulable, MissingText(s.o, p, s.now)};
+  if (Ignored(p, s.now) != nullptr) return {Reason::kNoScheduler, MissingText(s.o, p, s.now)};
   return {Reason::kWaitingForPods, count};
 }
 
@@ -399,6 +402,8 @@ Reason ReasonOf(RefusalKind kind) {
       return Reason::kNoPriorityClass;
     case RefusalKind::kNoTopologyLabel:
       return Reason::kNoTopologyLabel;
+    case RefusalKind::kOtherScheduler:
+      return Reason::kOtherScheduler;
   }
   return Reason::kUnknown;
 }

@@ -34,6 +34,7 @@ struct Faults {
   double half_prepared = 0;     // per PrepareGang: some objects are created, then an error follows
   double by_hand = 0;           // per second: a user deletes a supporting object, or takes a pod's name
   double user_edit = 0;         // per second
+  double scheduler_away = 0;    // per second: the scheduler ends, and starts again later; drawn apart
   double eviction = 0;          // per second and admitted Workload; drawn by the runs that have Kueue
 
   static Faults None() { return {}; }

@@ -32,6 +32,7 @@ World::World(Scheduler& scheduler, Options options)
       options_(std::move(options)),
       rng_(options_.seed),
       cordons_(KeyedRandom(options_.seed, 2)),
+      outages_(KeyedRandom(options_.seed, 3)),
       kueue_(KeyedRandom(options_.seed, 1), options_.faults) {
   if (!options_.behaviour) options_.behaviour = [](const core::Pod&) { return Behaviour{}; };
   for (size_t i = 0; i < options_.pod_capacities.size(); ++i) {
@@ -262,6 +263,7 @@ Result<Revision> World::CreatePod(const Key& key, JobTruth& job, const core::Cre
   truth.pod.rank = action.rank;
   truth.pod.gated = action.gated;
   truth.pod.tracked = true;
+  if (options_.models && !action.gated) truth.pod.awaits_scheduler = "default-scheduler";
   truth.pod.created = truth.pod.started = scheduler_.now();
   truth.excluded_nodes = action.excluded_nodes;
   truth.avoided_nodes = action.avoided_nodes;

@@ -240,6 +240,8 @@ class World {
   std::map<std::string, std::string> pod_domains_;  // by uid
   SplitMix64 cordons_;                              // separate, so that seeds keep what they draw otherwise
   Time nodes_changed_at_ = Scheduler::kStart;
+  SplitMix64 outages_;     // of the scheduler; separate, so that seeds keep what they draw otherwise
+  Time scheduler_back_{};  // it does not run before
   std::set<std::pair<control::Key, std::string>> foreign_;  // pod names that other owners have
   std::optional<int32_t> quota_;
   Time namespace_ending_until_{};

@@ -20,8 +20,9 @@ constexpr Duration kNodeAway = seconds(40);
 constexpr Duration kNodeReported = seconds(12);  // the longest delay until a lost node is reported
 constexpr Duration kNodeStarts = seconds(10);  // the longest time until a node that was switched off is back
 constexpr Duration kStartRetry = seconds(1);
-constexpr Duration kCordoned = seconds(80);    // the longest time
-constexpr int32_t kUnknownExitCode = 255;      // of a container that its runtime lost
+constexpr Duration kCordoned = seconds(80);       // the longest time
+constexpr Duration kSchedulerAway = seconds(40);  // the longest outage of the scheduler
+constexpr int32_t kUnknownExitCode = 255;         // of a container that its runtime lost
 constexpr Duration kPeersNotice = seconds(6);  // the longest delay until workers notice that a peer is gone
 
 }  // namespace
@@ -46,6 +47,7 @@ void World::Bind(const Key& key, PodTruth& pod, const std::string& node) {
   pod.pod.node = node;
   pod.pod.placed = scheduler_.now();
   pod.pod.waiting_reason.clear();
+  pod.pod.awaits_scheduler.clear();
   scheduler_.After(Random(kStartMax), [this, key, uid = pod.pod.uid] { StartPod(key, uid); });
 }
 
@@ -125,6 +127,9 @@ const std::string* TakePlace(const PodTruth& pod, const std::map<std::string, No
 
 // Schedules each pod alone, as the default scheduler does, or gangs as a whole with a gang scheduler.
 void World::Schedule() {
+  if (faulty() && outages_.Chance(options_.faults.scheduler_away * ToSeconds(GangModel::kTick)))
+    scheduler_back_ = scheduler_.now() + milliseconds(outages_.Below(ToMs(kSchedulerAway)));
+  if (scheduler_.now() < scheduler_back_) return;
   std::vector<WaitingPod> waiting = WaitingPods(jobs_);
   if (waiting.empty()) return;
   FreePlaces free = FindFreePlaces(jobs_, nodes_);
@@ -134,6 +139,7 @@ void World::Schedule() {
       Bind(*w.key, *w.pod, *node);
       PodChanged(*w.key, w.pod->pod.name);
     } else if (w.pod->pod.waiting_reason.empty()) {
+      w.pod->pod.awaits_scheduler.clear();
       w.pod->pod.waiting_reason = "Unschedulable";
       w.pod->pod.waiting_message = "0 nodes are available";
       PodChanged(*w.key, w.pod->pod.name);
@@ -214,6 +220,7 @@ void World::Tick() {
 
 void World::Calm() {
   calmed_ = true;
+  scheduler_back_ = Time{};
   quota_.reset();
   foreign_.clear();
   std::vector<std::string> away;

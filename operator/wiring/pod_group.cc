@@ -56,6 +56,15 @@ Json ResourcesOf(const api::TrainingJob& job, const std::string& job_uid, const 
   return total;
 }
 
+// Returns Volcano's form of the topology: it looks for a domain with room for the whole gang, whereas the
+// pods' affinity lets the first pod choose one. Volcano names tiers of HyperNodes after the node labels that
+// they were made from. Where there is no such tier, it goes by the affinity alone.
+Json NetworkTopologyOf(const api::Topology& topology) {
+  if (!topology.required.empty()) return {{"mode", "hard"}, {"highestTierName", topology.required}};
+  if (!topology.preferred.empty()) return {{"mode", "soft"}, {"highestTierName", topology.preferred}};
+  return {};
+}
+
 }  // namespace
 
 Json GroupOf(const api::TrainingJob& job, const std::string& job_uid, const Context& context) {
@@ -75,6 +84,8 @@ Json GroupOf(const api::TrainingJob& job, const std::string& job_uid, const Cont
         spec["minResources"] = std::move(total);
       if (!scheduling.queue.empty()) spec["queue"] = scheduling.queue;
       if (!scheduling.priorityClassName.empty()) spec["priorityClassName"] = scheduling.priorityClassName;
+      if (Json topology = NetworkTopologyOf(scheduling.topology); !topology.is_null())
+        spec["networkTopology"] = std::move(topology);
       return Group("scheduling.volcano.sh/v1beta1", job, job_uid, context, std::move(spec));
     case Gang::kCoscheduling:
       spec = {{"minMember", context.size}, {"scheduleTimeoutSeconds", scheduling.timeoutSeconds}};
@@ -98,14 +109,18 @@ void JoinGroup(const api::TrainingJob& job, const Context& context, Json& pod) {
       return;
     case Gang::kVolcano:
       ObjectIn(metadata, "annotations")["scheduling.k8s.io/group-name"] = group;
-      if (!spec.contains("schedulerName")) spec["schedulerName"] = kVolcanoScheduler;
-      return;
+      break;
     case Gang::kCoscheduling:
       ObjectIn(metadata, "labels")["scheduling.x-k8s.io/pod-group"] = group;
-      // Another scheduler, such as the default one, would bind each pod alone.
-      if (!spec.contains("schedulerName")) spec["schedulerName"] = context.coscheduling_scheduler;
-      return;
+      break;
   }
+  // Another scheduler, such as the default one, would bind each pod alone.
+  if (!spec.contains("schedulerName")) spec["schedulerName"] = SchedulerOf(context.gang, context.schedulers);
+}
+
+std::string SchedulerOf(Gang gang, const SchedulerNames& names) {
+  if (gang == Gang::kVolcano) return names.volcano;
+  return gang == Gang::kCoscheduling ? names.coscheduling : std::string();
 }
 
 }  // namespace ringmaster::wiring

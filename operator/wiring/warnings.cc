@@ -103,11 +103,12 @@ class Warnings {
     const std::string scheduler = Text(user_.value, {"spec", "schedulerName"});
     const std::string& gang = job_.spec.scheduling.gang;
     if (scheduler.empty() || (gang != "volcano" && gang != "coscheduling")) return;
-    if (gang == "volcano" && scheduler == kVolcanoScheduler) return;
-    out_.push_back(fmt::format(
-        "{}.spec.schedulerName: {} must implement the gangs of spec.scheduling.gang {}; another scheduler "
-        "binds each worker alone",
-        kTemplatePath, scheduler, gang));
+    if (scheduler == SchedulerOf(gang == "volcano" ? Gang::kVolcano : Gang::kCoscheduling, {})) return;
+    out_.push_back(
+        fmt::format("{}.spec.schedulerName: {} must be the operator's scheduler for the gangs of "
+                    "spec.scheduling.gang {}; "
+                    "another one would place each worker alone, and the operator refuses it",
+                    kTemplatePath, scheduler, gang));
   }
 
   // An added capability only takes effect for root.

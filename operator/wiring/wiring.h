@@ -26,9 +26,14 @@ namespace ringmaster::wiring {
 // What ensures that all pods of an attempt are scheduled, or none.
 enum class Gang : uint8_t { kNone, kGate, kNative, kVolcano, kCoscheduling };
 
-inline constexpr const char* kVolcanoScheduler = "volcano";
-// The name under which scheduler-plugins installs its scheduler.
-inline constexpr const char* kCoschedulingScheduler = "scheduler-plugins-scheduler";
+// The names of the schedulers that know the gangs of Volcano and of coscheduling, as these projects install
+// them.
+struct SchedulerNames {
+  std::string volcano = "volcano";
+  std::string coscheduling = "scheduler-plugins-scheduler";
+};
+// Returns the scheduler that pods of this gang need; empty: any.
+std::string SchedulerOf(Gang gang, const SchedulerNames& names);
 // The scheduling gate of Gang::kGate.
 inline constexpr const char* kGangGate = "ringmaster.dev/gang";
 // The audience of a worker's token.
@@ -51,7 +56,7 @@ struct Context {
   std::string coordinator_address;  // host:port that agents call
   std::string coordinator_ca_pem;   // its certificate authority, for the job's ConfigMap; empty: no TLS
   Gang gang = Gang::kGate;
-  std::string coscheduling_scheduler = kCoschedulingScheduler;  // that runs the plug-in of kCoscheduling
+  SchedulerNames schedulers;
   int64_t attempt = 1;
   int32_t size = 1;                         // pods of this attempt
   std::vector<std::string> excluded_nodes;  // sorted

@@ -46,6 +46,11 @@ std::string PriorityClassOf(const api::Spec& spec, const Json& pod_template) {
   return std::string(json::Text(json::Child(pod_template, "spec"), "priorityClassName"));
 }
 
+void AddScheduler(std::string path, const Json& pod_template, JobSpec& spec) {
+  const std::string_view name = json::Text(json::Child(pod_template, "spec"), "schedulerName");
+  if (!name.empty()) spec.schedulers.emplace_back(std::move(path), name);
+}
+
 std::shared_ptr<const JobSpec> DecodeSpec(const Json& object, const Meta& meta) {
   // The status is decoded separately: errors in it, which only another writer can have made, must not stop
   // the job.
@@ -66,6 +71,9 @@ std::shared_ptr<const JobSpec> DecodeSpec(const Json& object, const Meta& meta) 
     spec->workers_priority = PriorityClassOf(from, from.workers.template_);
     for (const api::Role& role : from.roles)
       spec->other_priorities.push_back(PriorityClassOf(from, api::TemplateOf(from, role.name, 0)));
+    AddScheduler("spec.workers.template", from.workers.template_, *spec);
+    for (const api::Role& role : from.roles)
+      AddScheduler(fmt::format("spec.roles[{}].template", role.name), role.template_, *spec);
   } else {
     loaded.job = {};
     loaded.job.metadata.name = meta.name;

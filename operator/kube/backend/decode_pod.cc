@@ -107,7 +107,7 @@ const Json& Condition(const Json& status, std::string_view type) {
 }
 
 // A container that is still starting counts only if no container has a worse reason to wait.
-void ReadWaiting(const Json& status, core::Pod& pod) {
+void ReadWaiting(const Json& spec, const Json& status, core::Pod& pod) {
   for (const char* list : {"initContainerStatuses", "containerStatuses"}) {
     for (const Json& container : json::Items(status, list)) {
       const Json& waiting = json::Child(json::Child(container, "state"), "waiting");
@@ -121,6 +121,7 @@ void ReadWaiting(const Json& status, core::Pod& pod) {
     }
   }
   const Json& scheduled = Condition(status, "PodScheduled");
+  if (pod.node.empty() && scheduled.is_null()) pod.awaits_scheduler = json::Text(spec, "schedulerName");
   if (pod.node.empty() && pod.waiting_reason.empty() && json::Text(scheduled, "status") == "False") {
     pod.waiting_reason = json::Text(scheduled, "reason");
     pod.waiting_message = Truncate(json::Text(scheduled, "message"));
@@ -246,7 +247,7 @@ std::unique_ptr<const PodRecord::Own> DecodeOwn(const Json& object, const Meta& 
         json::Text(json::Child(state, "terminated"), "finishedAt").empty())
       pod.ended = before->pod.ended;
   } else {
-    ReadWaiting(status, pod);
+    ReadWaiting(spec, status, pod);
   }
   std::vector<std::string> conditions;
   for (const Json& condition : json::Items(status, "conditions"))

@@ -86,9 +86,8 @@ std::optional<wiring::Gang> ParseGang(std::string_view text) {
   return std::nullopt;
 }
 
-std::optional<wiring::Gang> ChooseGang(core::GangMode mode, core::GangMode automatic, int32_t max_pods,
-                                       const GangApis& apis) {
-  switch (mode) {
+std::optional<wiring::Gang> ChooseGang(const GangChoice& choice, const GangApis& apis) {
+  switch (choice.mode) {
     case core::GangMode::kNone:
       return wiring::Gang::kNone;
     case core::GangMode::kGate:
@@ -102,9 +101,12 @@ std::optional<wiring::Gang> ChooseGang(core::GangMode mode, core::GangMode autom
     case core::GangMode::kAuto:
       break;
   }
-  if (max_pods <= 1) return wiring::Gang::kNone;
-  if (automatic != core::GangMode::kAuto) return ChooseGang(automatic, automatic, max_pods, apis);
-  return Served(apis, GangApi::kNative) ? wiring::Gang::kNative : wiring::Gang::kGate;
+  if (choice.max_pods <= 1) return wiring::Gang::kNone;
+  if (choice.automatic != core::GangMode::kAuto)
+    return ChooseGang({choice.automatic, choice.automatic, choice.max_pods}, apis);
+  if (Served(apis, GangApi::kNative)) return wiring::Gang::kNative;
+  return choice.volcano_runs && Served(apis, GangApi::kVolcano) ? wiring::Gang::kVolcano
+                                                                : wiring::Gang::kGate;
 }
 
 }  // namespace ringmaster::kube

@@ -26,12 +26,20 @@ const char* GangApiName(GangApi api);  // as in spec.scheduling.gang
 // Result of discovery: served or not; absent: no answer yet.
 using GangApis = std::map<GangApi, bool>;
 
-// Returns what a job with this `mode` uses; nullopt: it requires an API that is not served. With kAuto, a
-// gang of one pod uses none, and others what `automatic` names. If that is kAuto, too: native PodGroups if
-// they are served, otherwise the gate. The API server serves them only where a cluster's administrator has
-// enabled them, whereas the definition of another scheduler's PodGroup remains when the scheduler is gone.
-std::optional<wiring::Gang> ChooseGang(core::GangMode mode, core::GangMode automatic, int32_t max_pods,
-                                       const GangApis& apis);
+// What decides about the gang of a job, except for the APIs.
+struct GangChoice {
+  core::GangMode mode = core::GangMode::kAuto;       // of the job
+  core::GangMode automatic = core::GangMode::kAuto;  // what kAuto means
+  int32_t max_pods = 1;
+  bool volcano_runs = false;  // its scheduler, and no template names another one
+};
+
+// Returns what the job uses; nullopt: it requires an API that is not served. With kAuto, a gang of one pod
+// uses none, and others what `automatic` names. If that is kAuto, too: native PodGroups if they are served,
+// then Volcano if its scheduler runs, otherwise the gate. The API server serves native PodGroups only where a
+// cluster's administrator has enabled them, whereas the definition of another scheduler's PodGroup remains
+// when the scheduler is gone.
+std::optional<wiring::Gang> ChooseGang(const GangChoice& choice, const GangApis& apis);
 
 // Whether this provider can be used: it needs no API, or the API is served.
 bool IsAvailable(wiring::Gang gang, const GangApis& apis);

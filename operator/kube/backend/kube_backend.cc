@@ -30,8 +30,8 @@ constexpr Duration kShareSpan = std::chrono::hours(24);
 constexpr Duration kPlanEvery = seconds(1);
 // The memory that the JSON of changes took goes back to the system at most this often.
 constexpr Duration kTrimEvery = seconds(10);
+constexpr Duration kReadLeaseEvery = seconds(10);
 constexpr Duration kDiscoverAgain = seconds(300);  // finds APIs that are installed while the operator runs
-constexpr Duration kDiscoverKueue = seconds(10);   // while a job waits for it
 
 // Changes the progress in `before`, which the caller is about to drop. Not a number is unequal to itself.
 bool DiffersInProgressOnly(rendezvous::Report& before, rendezvous::Report& after) {
@@ -159,6 +159,7 @@ bool KubeBackend::Synced() const {
   GangApis apis;
   {
     MutexLock lock(mutex_);
+    if (AsksForVolcano() && !volcano_runs_) return false;
     apis = gang_apis_;
   }
   return std::all_of(std::begin(kGangApis), std::end(kGangApis), [&](GangApi api) {
@@ -229,8 +230,17 @@ Time KubeBackend::Housekeeping(Time now) {
   bool forget_nodes = false;
   Time next = kNever;
   std::vector<std::string> progressed;
+  std::vector<std::string> sleepers;
+  bool read_lease = false;
   {
     MutexLock lock(mutex_);
+    sleepers = sleeping_.Due(now);
+    next = sleeping_.Next();
+    if (AsksForVolcano()) {
+      read_lease = now >= volcano_at_;
+      if (read_lease) volcano_at_ = now + kReadLeaseEvery;
+      next = std::min(next, volcano_at_);
+    }
     while (!progress_due_.empty() && progress_due_.front().first <= now) {
       std::string& job = progressed.emplace_back(std::move(progress_due_.front().second));
       progress_due_.pop_front();
@@ -238,8 +248,8 @@ Time KubeBackend::Housekeeping(Time now) {
         state->second.progress_due = false;
     }
     discover = now >= discover_at_;
-    if (discover) discover_at_ = now + (WaitsForKueue() ? kDiscoverKueue : kDiscoverAgain);
-    next = discover_at_;
+    if (discover) discover_at_ = now + (WaitsForApi() ? kDiscoverWanted : kDiscoverAgain);
+    next = std::min(next, discover_at_);
     // The jobs that would find room are decided again, but not for each pod that ends.
     if (capacity_changed_ && now >= last_sweep_ + kSweepEvery) {
       capacity_changed_ = false;
@@ -263,6 +273,8 @@ Time KubeBackend::Housekeeping(Time now) {
     if (!progress_due_.empty()) next = std::min(next, progress_due_.front().first);
   }
   for (const std::string& job : progressed) Notify(job);
+  for (const std::string& job : sleepers) WakeGroup(job);
+  if (read_lease) ReadVolcanoLease();
   if (forget_nodes) ForgetUnusedNodes();
   if (trim) TrimHeap();
   if (discover) Discover();
@@ -281,57 +293,6 @@ Time KubeBackend::Housekeeping(Time now) {
 void KubeBackend::ForgetUnusedNodes() {
   MutexLock lock(mutex_);
   missing_nodes_.KeepOnly(owners_on_);
-}
-
-void KubeBackend::DiscoverBy(Time at) {
-  {
-    MutexLock lock(mutex_);
-    discover_at_ = std::min(discover_at_, at);
-  }
-  reflectors_.Wake();
-}
-
-void KubeBackend::Discover() {
-  DiscoverKueue();
-  for (const GangApi api : kGangApis) {
-    const Resource resource = ResourceOf(api);
-    client_.Raw("/apis/" + resource.ApiVersion(), Guard([this, api, resource](Result<Json> result) {
-                  bool served = false;
-                  if (result.ok()) {
-                    for (const Json& item : json::Items(*result, "resources"))
-                      served |= json::Text(item, "name") == resource.plural;
-                  } else if (result.error().code != Code::kNotFound) {
-                    return DiscoverBy(Now() + kDiscoverSoon);
-                  }
-                  OnDiscovered(api, served);
-                }));
-  }
-}
-
-void KubeBackend::OnDiscovered(GangApi api, bool served) {
-  bool gone = false;
-  {
-    MutexLock lock(mutex_);
-    const auto known = gang_apis_.find(api);
-    const bool before = known != gang_apis_.end() && known->second;
-    gone = before && !served;
-    // A server that starts may not know all definitions yet, so one answer is not enough.
-    if (gone && doubtful_.insert(api).second) {
-      discover_at_ = std::min(discover_at_, Now() + kDiscoverSoon);
-      reflectors_.Wake();
-      return;
-    }
-    doubtful_.erase(api);
-    gang_apis_[api] = served;
-    if (before == served) return;
-  }
-  if (gone) {
-    reflectors_.Retire(ResourceOf(api));
-    groups_.at(api)->Clear();
-  } else {
-    Follow(Watched(ResourceOf(api), wiring::kJobLabel, true), *groups_.at(api));
-  }
-  for (const std::string& job : jobs_.Keys()) Notify(job);
 }
 
 void KubeBackend::Notify(const std::string& job) const {

@@ -29,9 +29,10 @@
 // Files: kube_backend.cc has construction, watches and housekeeping; kube_backend_changes.cc the stores'
 // callbacks; kube_backend_snapshot.cc all that a decision reads; kube_backend_actions.cc the actions that are
 // one request; kube_backend_gang.cc PrepareGang and ReleaseGang, which are several;
-// kube_backend_room.cc the free capacity and its reservations; kube_backend_topology.cc the domains of the
-// pods; kube_backend_preemption.cc who makes room for whom; kube_backend_kueue.cc the Workloads of jobs in a
-// queue of Kueue.
+// kube_backend_discovery.cc which gang schedulers there are, and what wakes them; kube_backend_room.cc the
+// free capacity and its reservations; kube_backend_topology.cc the domains of the pods;
+// kube_backend_preemption.cc who makes room for whom; kube_backend_kueue.cc the Workloads of jobs in a queue
+// of Kueue.
 //
 // Thread-safe. Callbacks run without a lock held: on_gang on the thread that calls Execute, the others on
 // threads of the transport or of the reflectors. None may block.
@@ -58,8 +59,10 @@
 #include "operator/kube/backend/decode_workload.h"
 #include "operator/kube/backend/gang_apis.h"
 #include "operator/kube/backend/host_ports.h"
+#include "operator/kube/backend/lease_view.h"
 #include "operator/kube/backend/missing_nodes.h"
 #include "operator/kube/backend/records.h"
+#include "operator/kube/backend/sleeping_groups.h"
 #include "operator/kube/wall_time.h"
 #include "operator/kube/watch/reflector.h"
 #include "operator/kube/watch/store.h"
@@ -85,8 +88,10 @@ class KubeBackend final : public control::Backend {
     std::function<void(const JobRecord& job, const core::JobCounts& before, const core::Status& status)>
         on_counts;
     std::function<void(const Resource&, const Error&)> on_watch_failure;
-    PortRange host_ports{20000, 10000};                  // shared by all jobs on hostNetwork
-    core::GangMode gang = core::GangMode::kAuto;         // what spec.scheduling.gang `auto` means
+    PortRange host_ports{20000, 10000};           // shared by all jobs on hostNetwork
+    core::GangMode gang = core::GangMode::kAuto;  // what spec.scheduling.gang `auto` means
+    wiring::SchedulerNames schedulers;
+    std::string volcano_namespace = "volcano-system";    // of the Lease that has the name of its scheduler
     std::map<std::string, int32_t> namespace_weights{};  // in the queue for room; 1 for others
     Duration progress_every = seconds(5);
     Watcher::Options watch;
@@ -142,6 +147,7 @@ class KubeBackend final : public control::Backend {
   void Subscribe(std::function<void(const control::Key&)> changed) override;
 
  private:
+  static constexpr Duration kDiscoverWanted = seconds(10);  // while a job waits for an API
   static constexpr Duration kDiscoverSoon = seconds(1);  // after a failure, or when an API seems to be gone
 
   using Done = std::function<void(Result<control::Revision>)>;
@@ -201,7 +207,10 @@ class KubeBackend final : public control::Backend {
                                                                    const std::string& uid) const;
   // Sets what the nodes of its pods and suspects show.
   void ReadNodes(core::Observed& observed) const;
-  core::GangProvider ProviderOf(const JobRecord& job) const;
+  static core::GangProvider ProviderOf(wiring::Gang gang);
+  std::optional<wiring::Gang> ChosenGang(const JobRecord& job) const RM_REQUIRES(mutex_);
+  // Returns which template names a scheduler that does not know these gangs; empty: none.
+  std::string OtherScheduler(const JobRecord& job, wiring::Gang gang) const;
   wiring::Gang GangOf(const JobRecord& job) const;
   // The marks of the job's objects.
   std::vector<std::string> MarksOf(const JobRecord& job) const;
@@ -315,12 +324,23 @@ class KubeBackend final : public control::Backend {
   // Asks the API server which PodGroup APIs it serves.
   void Discover();
   void OnDiscovered(GangApi api, bool served);
+  // Whether jobs may depend on whether Volcano's scheduler runs.
+  bool AsksForVolcano() const RM_REQUIRES(mutex_);
+  void ReadVolcanoLease();
+  // Notes whether the job has a group of coscheduling that waits for nodes.
+  void NoteSleeper(const JobRecord& job, wiring::Gang gang, const core::Observed& observed) const
+      RM_REQUIRES(mutex_);
+  void WakeGroup(const std::string& job);
   void DiscoverKueue();
   void OnKueue(bool served);
   // Whether a job has a queue and the API server does not serve Kueue's API.
   bool WaitsForKueue() const RM_REQUIRES(mutex_);
   // Asks Kueue for the head of one queue in which a job waits. Returns when to ask for the next one.
   Time AskForQueueHead(Time now);
+  // Whether the job needs a PodGroup that the API server does not serve.
+  bool WaitsForGangApi(const JobRecord& job) const RM_REQUIRES(mutex_);
+  // Whether a job waits for an API that the API server does not serve.
+  bool WaitsForApi() const RM_REQUIRES(mutex_);
   // Notifies the jobs that have a queue.
   void NotifyQueued() const;
   void DiscoverBy(Time at);
@@ -377,7 +397,11 @@ class KubeBackend final : public control::Backend {
   Time last_trim_ RM_GUARDED_BY(mutex_){};
   GangApis gang_apis_ RM_GUARDED_BY(mutex_);
   std::set<GangApi> doubtful_ RM_GUARDED_BY(mutex_);  // the last answer was that it is not served any more
-  std::optional<bool> kueue_ RM_GUARDED_BY(mutex_);   // whether Kueue's API is served; unset: no answer yet
+  std::optional<bool> volcano_runs_ RM_GUARDED_BY(mutex_);  // its scheduler; unset: not read yet
+  LeaseView volcano_lease_ RM_GUARDED_BY(mutex_);
+  Time volcano_at_ RM_GUARDED_BY(mutex_) = Time::min();  // when to read it again
+  mutable SleepingGroups sleeping_ RM_GUARDED_BY(mutex_);
+  std::optional<bool> kueue_ RM_GUARDED_BY(mutex_);  // whether Kueue's API is served; unset: no answer yet
   bool kueue_doubtful_ RM_GUARDED_BY(mutex_) = false;
   // A queue in which jobs wait, and these jobs with their Workloads.
   struct Queue {

@@ -116,7 +116,7 @@ void KubeBackend::Perform(const Job& job, const control::Write& write, const cor
   if (job->deleted) return done(Error{Code::kForbidden, "job " + write.key.ToString() + " is being deleted"});
   // Its place decides its domain. The place may be lost since it was reserved.
   if (!job->spec->job.TopologyKey().empty() && !job->spec->job.autoscaler &&
-      ProviderOf(*job) == core::GangProvider::kGate) {
+      GangOf(*job) == wiring::Gang::kGate) {
     bool has_place = false;
     {
       MutexLock lock(mutex_);

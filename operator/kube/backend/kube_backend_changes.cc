@@ -26,17 +26,20 @@ void KubeBackend::OnJob(const Job& before, const Job& after) {
       freed = !keeps && GiveUpPlaces(state);
       if (!current) job_states_.erase(known);
     }
+    if (!current) sleeping_.Set(name, false, Now());
     if (!current || current->status.ended()) waiting_.Remove(name, capacity_);
   }
   if (freed) CapacityChanged();
-  if (after && !after->queue.empty() && (!before || before->queue.empty())) {
-    bool unknown = false;
-    {
-      MutexLock lock(mutex_);
-      unknown = !kueue_.value_or(false);
-    }
-    if (unknown) DiscoverBy(Now());
+  bool unserved = false;
+  if (after && !before) {
+    MutexLock lock(mutex_);
+    unserved = WaitsForGangApi(*after);
   }
+  if (after && !after->queue.empty() && (!before || before->queue.empty())) {
+    MutexLock lock(mutex_);
+    unserved = unserved || !kueue_.value_or(false);
+  }
+  if (unserved) DiscoverBy(Now());
   PlanSoon();
   Notify(name);
 }
@@ -163,6 +166,7 @@ void KubeBackend::OnPriorityClass(const std::shared_ptr<const PriorityClassRecor
 void KubeBackend::CapacityChanged() {
   {
     MutexLock lock(mutex_);
+    sleeping_.CapacityChanged(Now());
     if (std::exchange(capacity_changed_, true)) return;
   }
   reflectors_.Wake();

@@ -39,6 +39,7 @@ Resource ResourceOfObject(const Json& object) {
 wiring::Context KubeBackend::ContextOf(const JobRecord& job) const {
   wiring::Context context = options_.context(job.key);
   context.gang = GangOf(job);
+  context.schedulers = options_.schedulers;
   context.host_port_base = PortsOf(job).first;
   MutexLock lock(mutex_);
   context.coordinator_ca_pem = authority_pem_;

@@ -74,7 +74,7 @@ void KubeBackend::PlanPreemptions() {
       core::RoomHolder& holder = holders.emplace_back(HolderOf(*job));
       holder.preemptible = holder.priority < priority && job->spec->problem.empty() &&
                            !job->spec->job.autoscaler && job->queue.empty() &&  // Kueue preempts those
-                           ProviderOf(*job) == core::GangProvider::kGate;
+                           GangOf(*job) == wiring::Gang::kGate;
     }
   }
   const Job by = head.empty() ? nullptr : jobs_.Get(head);

@@ -49,7 +49,8 @@ std::optional<control::Snapshot> KubeBackend::Observe(const Key& key) const {
     return snapshot;
   }
   observed.prepared = PreparedOf(*job);
-  observed.provider = ProviderOf(*job);
+  const wiring::Gang gang = GangOf(*job);
+  observed.provider = ProviderOf(gang);
   if (!job->status.ended()) observed.preflight = PreflightOf(*job);
   if (core::ReservesRoom(observed)) observed.fit = FitOf(*job, observed);
   observed.spread = SpreadOf(*job, observed);
@@ -57,6 +58,7 @@ std::optional<control::Snapshot> KubeBackend::Observe(const Key& key) const {
   MutexLock lock(mutex_);
   JobState& state = StateOf(*job);
   observed.order = state.order;
+  NoteSleeper(*job, gang, observed);
   if (!core::ReservesRoom(observed)) {
     waiting_.Remove(key.ToString(), capacity_);
     state.looked = true;
@@ -117,13 +119,30 @@ wiring::Gang KubeBackend::GangOf(const JobRecord& job) const {
   const auto pinned = PinnedGang(MarksOf(job), job.status.ledger.attempt);
   MutexLock lock(mutex_);
   if (pinned && IsAvailable(*pinned, gang_apis_)) return *pinned;
-  return ChooseGang(job.spec->job.gang, options_.gang, std::max(job.spec->job.max, job.spec->job.replicas),
-                    gang_apis_)
-      .value_or(wiring::Gang::kNone);
+  return ChosenGang(job).value_or(wiring::Gang::kNone);
 }
 
-core::GangProvider KubeBackend::ProviderOf(const JobRecord& job) const {
-  switch (GangOf(job)) {
+std::optional<wiring::Gang> KubeBackend::ChosenGang(const JobRecord& job) const {
+  const core::Job& spec = job.spec->job;
+  const bool volcano = volcano_runs_.value_or(false) && OtherScheduler(job, wiring::Gang::kVolcano).empty();
+  return ChooseGang({spec.gang, options_.gang, std::max(spec.max, spec.replicas), volcano}, gang_apis_);
+}
+
+std::string KubeBackend::OtherScheduler(const JobRecord& job, wiring::Gang gang) const {
+  const std::string wanted = wiring::SchedulerOf(gang, options_.schedulers);
+  if (wanted.empty()) return {};
+  for (const auto& [path, name] : job.spec->schedulers) {
+    if (name != wanted)
+      return fmt::format(
+          "{}.spec.schedulerName: {} does not know the gangs of scheduling.gang {}, which the scheduler {} "
+          "places: it would place each worker alone",
+          path, name, GangName(gang), wanted);
+  }
+  return {};
+}
+
+core::GangProvider KubeBackend::ProviderOf(wiring::Gang gang) {
+  switch (gang) {
     case wiring::Gang::kNone:
       return core::GangProvider::kNone;
     case wiring::Gang::kGate:
@@ -203,6 +222,7 @@ std::optional<core::Refusal> KubeBackend::PreflightOf(const JobRecord& job) cons
     inputs = fmt::format("{}/{}/{}/{}/{}", job.spec->job.spec_generation, ending, no_class, no_topology,
                          job.queue);
     for (const auto& [api, served] : gang_apis_) inputs += served ? '+' : '-';
+    inputs += volcano_runs_.value_or(false) ? '+' : '-';
     const JobState& state = StateOf(job);
     if (state.preflight_inputs == inputs) return state.preflight;
   }
@@ -261,20 +281,21 @@ std::optional<std::string> KubeBackend::RefusalOf(const JobRecord& job, core::Re
     kind = core::RefusalKind::kNoTopologyLabel;
     return missing;
   }
+  std::optional<wiring::Gang> gang;
   {
     MutexLock lock(mutex_);
-    if (!ChooseGang(job.spec->job.gang, options_.gang, std::max(job.spec->job.max, job.spec->job.replicas),
-                    gang_apis_)) {
-      kind = core::RefusalKind::kNoGangProvider;
-      if (job.spec->job.gang == core::GangMode::kAuto)
-        return "the operator's flag --gang names a scheduler whose PodGroup the API server does not serve";
-      return fmt::format(
-          "spec.scheduling.gang is {} and the API server serves no such PodGroup: install it, or set `auto` "
-          "or `gate`",
-          job.ToApi().spec.scheduling.gang);
-    }
+    gang = ChosenGang(job);
   }
-  return std::nullopt;
+  if (!gang) {
+    kind = core::RefusalKind::kNoGangProvider;
+    if (job.spec->job.gang == core::GangMode::kAuto)
+      return "the operator's flag --gang names a scheduler whose PodGroup the API server does not serve";
+    return fmt::format("spec.scheduling.gang is {} and the API server serves no such PodGroup",
+                       job.ToApi().spec.scheduling.gang);
+  }
+  kind = core::RefusalKind::kOtherScheduler;
+  std::string other = OtherScheduler(job, *gang);
+  return other.empty() ? std::nullopt : std::optional(std::move(other));
 }
 
 // ---- ReadThrough

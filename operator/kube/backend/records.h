@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "api/load.h"
@@ -30,6 +31,7 @@ struct JobSpec {
   // The PriorityClasses that the pods name; empty: none. Others: those of the master and of the roles.
   std::string workers_priority;
   std::vector<std::string> other_priorities;
+  std::vector<std::pair<std::string, std::string>> schedulers;  // the templates that name one, and its name
 };
 
 struct JobRecord {

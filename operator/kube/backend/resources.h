@@ -14,6 +14,7 @@ inline const Resource kNamespaces{"", "v1", "namespaces"};
 inline const Resource kPriorityClasses{"scheduling.k8s.io", "v1", "priorityclasses"};
 inline const Resource kServices{"", "v1", "services"};
 inline const Resource kConfigMaps{"", "v1", "configmaps"};
+inline const Resource kLeases{"coordination.k8s.io", "v1", "leases"};
 // Kueue's.
 inline const Resource kWorkloads{"kueue.x-k8s.io", "v1beta2", "workloads"};
 inline const Resource kFlavors{"kueue.x-k8s.io", "v1beta2", "resourceflavors"};

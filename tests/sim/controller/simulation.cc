@@ -90,6 +90,8 @@ class Simulation {
 
   World::Options DrawWorld(uint64_t seed) {
     if (has_kueue_ && kueue_.Chance(0.8)) faults_.eviction = 0.1 * kueue_.Uniform();
+    SplitMix64 outage(KeyedRandom(seed, 26));
+    if (outage.Chance(0.3)) faults_.scheduler_away = 0.1 * outage.Uniform();
     World::Options options;
     options.seed = seed;
     options.faults = faults_;

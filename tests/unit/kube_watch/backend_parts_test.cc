@@ -11,8 +11,10 @@
 
 #include "operator/kube/backend/gang_apis.h"
 #include "operator/kube/backend/host_ports.h"
+#include "operator/kube/backend/lease_view.h"
 #include "operator/kube/backend/missing_nodes.h"
 #include "operator/kube/backend/prepared_mark.h"
+#include "operator/kube/backend/sleeping_groups.h"
 
 namespace ringmaster::kube {
 namespace {
@@ -87,6 +89,51 @@ TEST(PreparationTest, AnAttemptKeepsItsGangProvider) {
   EXPECT_EQ(PinnedGang(marks, 4), std::nullopt);
 }
 
+Json LeaseOf(const std::string& holder, WallTime renewed) {
+  return {{"spec",
+           {{"holderIdentity", holder}, {"leaseDurationSeconds", 15}, {"renewTime", WallTimeText(renewed)}}}};
+}
+
+TEST(LeaseViewTest, AHolderThatRenewsLives) {
+  constexpr Time kStart = Time{} + seconds(100);
+  const WallTime wall = *ParseWallTime("2026-11-21T09:05:00Z");
+  LeaseView view;
+  EXPECT_TRUE(view.Look(LeaseOf("a", wall - seconds(5)), kStart, wall));
+  EXPECT_TRUE(view.Look(LeaseOf("a", wall - seconds(5)), kStart + seconds(10), wall)) << "it has 15 s";
+  EXPECT_FALSE(view.Look(LeaseOf("a", wall - seconds(5)), kStart + seconds(21), wall));
+  EXPECT_TRUE(view.Look(LeaseOf("b", wall + seconds(30)), kStart + seconds(31), wall));
+  EXPECT_FALSE(view.Look(LeaseOf("", wall + seconds(31)), kStart + seconds(32), wall)) << "given up";
+}
+
+TEST(LeaseViewTest, AnOldLeaseIsDeadUntilItIsRenewed) {
+  constexpr Time kStart = Time{} + seconds(100);
+  const WallTime wall = *ParseWallTime("2026-11-21T09:05:00Z");
+  LeaseView view;
+  EXPECT_FALSE(view.Look(LeaseOf("a", wall - seconds(600)), kStart, wall));
+  EXPECT_FALSE(view.Look(LeaseOf("a", wall - seconds(600)), kStart + seconds(10), wall));
+  EXPECT_TRUE(view.Look(LeaseOf("a", wall - seconds(580)), kStart + seconds(20), wall)) << "another clock";
+  EXPECT_FALSE(LeaseView().Look(Json::object(), kStart, wall));
+}
+
+TEST(SleepingGroupsTest, FreeCapacityWakesThemSoon) {
+  constexpr Time kStart = Time{} + seconds(100);
+  const std::vector<std::string> both = {"ml/a", "ml/b"};
+  SleepingGroups groups;
+  EXPECT_EQ(groups.Next(), kNever);
+  for (const std::string& job : both) groups.Set(job, true, kStart);
+  EXPECT_EQ(groups.Next(), kStart + seconds(15));
+  groups.CapacityChanged(kStart + seconds(1));
+  EXPECT_EQ(groups.Next(), kStart + seconds(3));
+  EXPECT_TRUE(groups.Due(kStart + seconds(2)).empty());
+  EXPECT_EQ(groups.Due(kStart + seconds(3)), both);
+  EXPECT_EQ(groups.Next(), kStart + seconds(18)) << "nothing has changed since";
+  groups.Set("ml/a", true, kStart + seconds(10));
+  groups.Set("ml/b", false, kStart + seconds(10));
+  EXPECT_EQ(groups.Due(kStart + seconds(18)), std::vector<std::string>{"ml/a"});
+  groups.CapacityChanged(kStart + seconds(30));
+  EXPECT_EQ(groups.Due(kStart + seconds(30)), std::vector<std::string>{"ml/a"}) << "long after the last time";
+}
+
 TEST(GangApisTest, ChoosesByModeAndServedApis) {
   using core::GangMode;
   using wiring::Gang;
@@ -96,11 +143,16 @@ TEST(GangApisTest, ChoosesByModeAndServedApis) {
   GangApis all = volcano;
   all[GangApi::kNative] = true;
   const auto choose = [](GangMode mode, int32_t pods, const GangApis& apis,
-                         GangMode automatic = GangMode::kAuto) {
-    return ChooseGang(mode, automatic, pods, apis);
+                         GangMode automatic = GangMode::kAuto, bool volcano_runs = false) {
+    return ChooseGang({mode, automatic, pods, volcano_runs}, apis);
   };
   EXPECT_EQ(choose(GangMode::kAuto, 8, none), Gang::kGate);
   EXPECT_EQ(choose(GangMode::kAuto, 8, volcano), Gang::kGate) << "its definition does not schedule pods";
+  EXPECT_EQ(choose(GangMode::kAuto, 8, volcano, GangMode::kAuto, true), Gang::kVolcano);
+  EXPECT_EQ(choose(GangMode::kAuto, 1, volcano, GangMode::kAuto, true), Gang::kNone);
+  EXPECT_EQ(choose(GangMode::kAuto, 8, none, GangMode::kAuto, true), Gang::kGate);
+  EXPECT_EQ(choose(GangMode::kAuto, 8, all, GangMode::kAuto, true), Gang::kNative);
+  EXPECT_EQ(choose(GangMode::kAuto, 8, volcano, GangMode::kGate, true), Gang::kGate);
   EXPECT_EQ(choose(GangMode::kAuto, 8, volcano, GangMode::kVolcano), Gang::kVolcano);
   EXPECT_EQ(choose(GangMode::kAuto, 8, none, GangMode::kVolcano), std::nullopt);
   EXPECT_EQ(choose(GangMode::kAuto, 8, all, GangMode::kGate), Gang::kGate);

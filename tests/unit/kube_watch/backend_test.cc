@@ -56,6 +56,9 @@ class BackendTest : public testing::Test {
     server_.answer = [this](const HttpRequest& request) -> Result<HttpResponse> {
       if (request.method == "PUT") return on_put_(request);
       if (request.method == "POST") return on_post_(request);
+      if (request.target.find("/namespaces/volcano-system/leases/volcano") != std::string::npos)
+        return lease_.empty() ? Response(404, R"({"kind": "Status", "reason": "NotFound"})")
+                              : Response(200, lease_);
       const bool jobs = request.target.find("/trainingjobs?") != std::string::npos;
       const bool spaces = request.target.find("/namespaces?") != std::string::npos;
       const bool classes = request.target.find("/priorityclasses?") != std::string::npos;
@@ -132,6 +135,7 @@ class BackendTest : public testing::Test {
   std::function<Result<HttpResponse>(const HttpRequest&)> on_post_;
   std::string namespace_;                            // the namespace on the server; empty: none
   std::string priority_classes_;                     // on the server
+  std::string lease_;                                // of Volcano's scheduler; empty: none
   std::map<std::string, std::atomic<bool>> groups_;  // whether these groups of APIs are served
   std::unique_ptr<KubeBackend> backend_;
 };
@@ -265,6 +269,64 @@ TEST_F(BackendTest, AnUninstalledGangApiIsForgotten) {
   ASSERT_TRUE(Await([&] { return preflight().has_value(); }));
   EXPECT_EQ(preflight()->kind, core::RefusalKind::kNoGangProvider);
   EXPECT_TRUE(Await([&] { return backend_->Synced() && backend_->Problems().empty(); }));
+}
+
+std::string Lease(WallTime renewed) {
+  return Json({{"spec",
+                {{"holderIdentity", "a"},
+                 {"leaseDurationSeconds", 15},
+                 {"renewTime", WallTimeText(renewed)}}}})
+      .dump();
+}
+
+class AutomaticGang : public BackendTest {
+ protected:
+  core::GangProvider Provider() {
+    groups_["scheduling.volcano.sh"] = true;
+    Start({});
+    EXPECT_TRUE(Await([&] { return backend_->Synced(); }));
+    return backend_->Observe(kKey)->observed.provider;
+  }
+};
+
+TEST_F(AutomaticGang, IsVolcanosWhileItsSchedulerRuns) {
+  lease_ = Lease(WallNow());
+  EXPECT_EQ(Provider(), core::GangProvider::kScheduler);
+}
+
+TEST_F(AutomaticGang, IsTheGateWithoutALease) { EXPECT_EQ(Provider(), core::GangProvider::kGate); }
+
+TEST_F(AutomaticGang, IsTheGateAfterTheSchedulerHasEnded) {
+  lease_ = Lease(WallNow() - seconds(3600));
+  EXPECT_EQ(Provider(), core::GangProvider::kGate);
+}
+
+TEST_F(AutomaticGang, IsTheGateForAnotherScheduler) {
+  lease_ = Lease(WallNow());
+  Json job = Json::parse(kJobOnServer);
+  job["spec"]["workers"]["template"]["spec"]["schedulerName"] = "mine";
+  job_ = job.dump();
+  EXPECT_EQ(Provider(), core::GangProvider::kGate);
+  EXPECT_FALSE(backend_->Observe(kKey)->observed.preflight.has_value());
+}
+
+TEST_F(BackendTest, ASchedulerThatDoesNotKnowTheGangIsRefused) {
+  Json job = Json::parse(kJobOnServer);
+  job["spec"]["scheduling"]["gang"] = "volcano";
+  job["spec"]["workers"]["template"]["spec"]["schedulerName"] = "mine";
+  job_ = job.dump();
+  groups_["scheduling.volcano.sh"] = true;
+  Start({});
+  ASSERT_TRUE(Await([&] { return backend_->Synced(); }));
+  const auto refusal = backend_->Observe(kKey)->observed.preflight;
+  ASSERT_TRUE(refusal.has_value());
+  EXPECT_EQ(refusal->kind, core::RefusalKind::kOtherScheduler);
+  EXPECT_EQ(refusal->message.find("spec.workers.template.spec.schedulerName: mine"), 0U) << refusal->message;
+  job["spec"]["workers"]["template"]["spec"]["schedulerName"] = "volcano";
+  job["metadata"]["resourceVersion"] = "30";
+  job["metadata"]["generation"] = 2;
+  Line("trainingjobs", "MODIFIED", job.dump());
+  EXPECT_FALSE(backend_->Observe(kKey)->observed.preflight.has_value());
 }
 
 std::string PriorityClassOnServer(const std::string& name, int value, int revision) {

@@ -225,6 +225,23 @@ TEST(DecodePodTest, WhyPodsDoNotRun) {
   }
 }
 
+TEST(DecodePodTest, WhichSchedulerAPodAwaits) {
+  constexpr const char* kVolcano = R"({"schedulerName":"volcano","containers":[]})";
+  EXPECT_EQ(Core(PodJson(kVolcano, R"({"phase":"Pending"})")).awaits_scheduler, "volcano");
+  for (const char* reason : {"Unschedulable", "Schedulable", "SchedulingGated"})
+    EXPECT_EQ(Core(PodJson(kVolcano, fmt::format(R"({{"phase":"Pending","conditions":[{{"type":"PodScheduled",
+                               "status":"False","reason":"{}"}}]}})",
+                                                 reason)
+                                         .c_str()))
+                  .awaits_scheduler,
+              "")
+        << reason;
+  EXPECT_EQ(
+      Core(PodJson(R"({"schedulerName":"volcano","nodeName":"n","containers":[]})", R"({"phase":"Pending"})"))
+          .awaits_scheduler,
+      "");
+}
+
 TEST(DecodePodTest, OnlyOurGateCounts) {
   EXPECT_TRUE(Core(PodJson(R"({"schedulingGates":[{"name":"a/b"},{"name":"ringmaster.dev/gang"}]})",
                            R"({"phase":"Pending"})"))

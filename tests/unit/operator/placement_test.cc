@@ -4,6 +4,7 @@
 // of pods.
 #include <gtest/gtest.h>
 
+#include "operator/core/decide_steps.h"
 #include "operator/core/rules.h"
 #include "tests/unit/operator/worlds.h"
 
@@ -396,6 +397,64 @@ TEST(Refusal, APredictedRefusalIsNotTried) {
   EXPECT_EQ(o.status.ledger.withdrawals, 0);
 }
 
+// Returns a gang of a scheduler that has not looked at its pods.
+Observed IgnoredWorld(int32_t size) {
+  Observed o = NewWorld(size);
+  o.job.in_place = false;
+  o.provider = GangProvider::kScheduler;
+  for (int i = 0; i < 3; ++i) Obey(o, Decide(o, kT0), kT0);
+  for (Pod& pod : o.pods) {
+    pod.created = kT0;
+    pod.node.clear();
+    pod.phase = PodPhase::kPending;
+    pod.awaits_scheduler = "volcano";
+  }
+  EXPECT_EQ(o.pods.size(), static_cast<size_t>(size));
+  return o;
+}
+
+TEST(Gang, ASchedulerThatDoesNotRunIsNamed) {
+  Observed o = IgnoredWorld(4);
+  Settle(o, kT0 + seconds(9));
+  EXPECT_EQ(ConditionOf(o, ConditionType::kScheduled).reason, Reason::kWaitingForPods);
+  const Decision waits = Decide(o, kT0 + seconds(9));
+  ASSERT_TRUE(waits.requeue_at.has_value());
+  EXPECT_EQ(*waits.requeue_at, kT0 + kSchedulerGuard) << "nothing else wakes the job then";
+  Settle(o, kT0 + kSchedulerGuard);
+  EXPECT_EQ(ConditionOf(o, ConditionType::kScheduled).reason, Reason::kNoScheduler);
+  EXPECT_NE(ConditionOf(o, ConditionType::kScheduled).message.find("start the scheduler volcano"),
+            std::string::npos);
+  // Withdrawn like any gang without nodes, so that it chooses its scheduler again.
+  Observed late = o;
+  Settle(late, kT0 + o.job.gang_timeout);
+  EXPECT_EQ(late.status.ledger.attempt, 2);
+  EXPECT_NE(late.status.ledger.withdrawn_for.find("volcano"), std::string::npos);
+  // The scheduler starts.
+  for (Pod& pod : o.pods) {
+    pod.awaits_scheduler.clear();
+    pod.node = "node";
+    pod.phase = PodPhase::kRunning;
+  }
+  Settle(o, kT0 + seconds(20));
+  EXPECT_EQ(ConditionOf(o, ConditionType::kScheduled).reason, Reason::kAllPodsPlaced);
+}
+
+TEST(Gang, ASchedulerThatReportsAboutOnePodRuns) {
+  Observed o = IgnoredWorld(4);
+  o.pods[2].awaits_scheduler.clear();
+  o.pods[2].waiting_reason = "Schedulable";  // Volcano: this one would fit
+  Settle(o, kT0 + seconds(60));
+  EXPECT_EQ(ConditionOf(o, ConditionType::kScheduled).reason, Reason::kWaitingForPods);
+}
+
+TEST(Gang, AnIncompleteGangMayBeIgnored) {
+  Observed o = IgnoredWorld(4);
+  o.refusal = Refusal{RefusalKind::kQuota, "exceeded quota: gpus", kT0, kT0 + seconds(100'000)};
+  o.pods.resize(3);
+  const Placement p = PlacementOf(o, o.status.ledger);
+  EXPECT_EQ(Ignored(p, kT0 + seconds(60)), nullptr);
+}
+
 TEST(Refusal, AGangThatAQuotaKeepsIncompleteIsWithdrawn) {
   Observed o = GatedWorld(4, 4);
   o.pods.resize(2);
@@ -406,7 +465,7 @@ TEST(Refusal, AGangThatAQuotaKeepsIncompleteIsWithdrawn) {
 }
 
 TEST(Reasons, EveryReasonHasConditionsAndAnExplanation) {
-  EXPECT_EQ(AllReasons().size(), static_cast<size_t>(Reason::kNoTopologyLabel));
+  EXPECT_EQ(AllReasons().size(), static_cast<size_t>(Reason::kOtherScheduler));
   for (const ReasonText& row : AllReasons()) {
     EXPECT_STRNE(row.conditions, "") << ReasonName(row.reason);
     EXPECT_STRNE(row.text, "") << ReasonName(row.reason);

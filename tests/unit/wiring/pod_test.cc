@@ -345,11 +345,24 @@ TEST(Gang, VolcanoAdmitsAGroupByItsResources) {
   EXPECT_EQ(resources["nvidia.com/gpu"], "24");
 }
 
+TEST(Gang, VolcanoLooksForADomainWithRoom) {
+  Context context = PlainContext();
+  context.gang = Gang::kVolcano;
+  const auto topology = [&](const char* text) {
+    api::TrainingJob job = JobWith(fmt::format("  scheduling: {{topology: {}}}\n", text));
+    return ObjectsOf(job, "uid-1", context).back()["spec"].value("networkTopology", Json());
+  };
+  EXPECT_EQ(topology("{}"), Json());
+  EXPECT_EQ(topology("{required: rack}"), (Json{{"mode", "hard"}, {"highestTierName", "rack"}}));
+  EXPECT_EQ(topology("{preferred: zone}"), (Json{{"mode", "soft"}, {"highestTierName", "zone"}}));
+  EXPECT_EQ(topology("{required: zone, preferred: rack}")["highestTierName"], "zone");
+}
+
 TEST(Gang, PodsNameTheSchedulerThatKnowsTheirGroup) {
   Context context = PlainContext();
   context.gang = Gang::kCoscheduling;
   EXPECT_EQ(Pod(JobWith(), 0, context)["spec"]["schedulerName"], "scheduler-plugins-scheduler");
-  context.coscheduling_scheduler = "default-scheduler";
+  context.schedulers.coscheduling = "default-scheduler";
   EXPECT_EQ(Pod(JobWith(), 0, context)["spec"]["schedulerName"], "default-scheduler");
   context.gang = Gang::kVolcano;
   EXPECT_EQ(Pod(JobWith(), 0, context)["spec"]["schedulerName"], "volcano");

@@ -46,6 +46,9 @@ TEST(TemplateWarnings, ASchedulerThatMayNotKnowTheGang) {
   EXPECT_THAT(with("coscheduling"), ElementsAre(HasSubstr("spec.schedulerName: mine")));
   EXPECT_THAT(with("auto"), IsEmpty());
   EXPECT_THAT(Warnings("{spec: {schedulerName: volcano}}", "  scheduling: {gang: volcano}\n"), IsEmpty());
+  EXPECT_THAT(Warnings("{spec: {schedulerName: scheduler-plugins-scheduler}}",
+                       "  scheduling: {gang: coscheduling}\n"),
+              IsEmpty());
 }
 
 // Validation refuses some of these earlier. None may reach the code that creates pods.

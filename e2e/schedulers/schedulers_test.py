@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real gang schedulers and the operator: Volcano, coscheduling of scheduler-plugins, and Kubernetes' own gangs. The nodes and
+their pods are fake: every pod that is bound runs until it is ended. All or nothing is read from the pods' bindings."""
+
+import pathlib
+import re
+import sys
+import time
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "operator"))
+from cluster import Cluster  # noqa: E402
+from rig import STEADY, Rig, job  # noqa: E402
+from schedulers import Coscheduling, Native, Volcano  # noqa: E402
+
+NODES = 4  # with 8 GPUs each; a worker of these tests takes a whole node unless it says otherwise
+WHOLE_NODE = {"spec": {"containers": [{"name": "worker", "image": "registry.local/worker:1",
+                                       "resources": {"limits": {"nvidia.com/gpu": 8, "cpu": "1500m"}}}]}}
+
+
+class OnOneCluster:
+    """The tests of each scheduler. REQUIRES of the class that uses it: gang, start_scheduler()."""
+
+    gang = ""
+    scheduler_name = ""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = cls.enterClassContext(Cluster(nodes=NODES))
+        cls.gangs = cls.enterClassContext(cls.start_scheduler(cls.cluster))
+        cls.rig = cls.enterClassContext(Rig(cls.cluster))
+        cls.operator = cls.rig.start(**STEADY).wait_leading()
+
+    def tearDown(self):
+        for name in [one["metadata"]["name"] for one in self.cluster.get("tj")]:
+            self.cluster.kubectl("delete", "tj", name, "--timeout=90s")
+        self.cluster.wait(lambda: self.cluster.get("pods") == [], "all pods are gone", 60)
+        for index in range(NODES):
+            self.cluster.kubectl("uncordon", f"node-{index}")
+
+    def submit(self, name, workers=NODES, **options):
+        scheduling = {"gang": self.gang, **options.pop("scheduling", {})}
+        sizes = {"template": WHOLE_NODE, **options.pop("workers_spec", {})}
+        return self.rig.apply(job(name, replicas=workers, workers=sizes, spec={"scheduling": scheduling, **options.pop("spec", {})},
+                                  **options))
+
+    def bound(self, name):
+        return sum("nodeName" in pod["spec"] for pod in self.rig.live(name))
+
+    def wait_running(self, name, count, timeout_s=60):
+        try:
+            self.cluster.wait(lambda: self.rig.running(name, count), "", timeout_s)
+        except AssertionError:
+            seen = [(pod["metadata"]["name"], pod["spec"].get("schedulerName"), pod["spec"].get("nodeName"), pod["status"])
+                    for pod in self.rig.pods(name)]
+            raise AssertionError(f"{name} does not run with {count} workers within {timeout_s} s: {seen}\n"
+                                 f"{self.rig.status(name)}") from None
+
+    def stays_unbound(self, name, seconds):
+        """Asserts that no pod of the job gets a node: a part of a gang that is bound even for a moment stays bound."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            self.assertEqual(self.bound(name), 0, f"a part of {name} has nodes")
+            time.sleep(0.1)
+
+    def finish(self, name):
+        for pod in self.rig.live(name):
+            self.cluster.pod_exit("default", pod["metadata"]["name"], 0)
+        self.rig.wait_phase(name, "Succeeded")
+
+    # --- the tests
+
+    def test_a_gang_that_fits(self):
+        self.submit("fits")
+        self.wait_running("fits", NODES)
+        self.rig.wait_condition("fits", "Scheduled", "True", "AllPodsPlaced")
+        for pod in self.rig.live("fits"):
+            self.assertEqual(pod["spec"]["schedulerName"], self.scheduler_name)
+        groups = self.gangs.groups("fits")
+        self.assertEqual([one["metadata"]["name"] for one in groups], ["fits-1"])
+        self.check_group(groups[0]["spec"])
+        self.finish("fits")
+
+    def test_a_gang_that_does_not_fit(self):
+        """Nothing is bound, the condition names what is missing, and with more room the same pods run."""
+        self.cluster.kubectl("cordon", "node-3")
+        self.submit("tight")
+        found = self.rig.wait_condition("tight", "Scheduled", "False", "Unschedulable")
+        print(f"{self.gang}: {found['message']}", flush=True)
+        self.assertRegex(found["message"], self.missing)
+        self.stays_unbound("tight", 5)
+        before = sorted(pod["metadata"]["uid"] for pod in self.rig.live("tight"))
+        self.assertEqual(len(before), NODES)
+        self.cluster.kubectl("uncordon", "node-3")
+        self.wait_running("tight", NODES)
+        self.assertEqual(sorted(pod["metadata"]["uid"] for pod in self.rig.live("tight")), before)
+        self.assertEqual(self.rig.status("tight")["attempt"], 1)
+
+    def test_two_gangs_that_want_the_same_room(self):
+        """Three of four nodes each: one runs whole, the other has nothing, and follows."""
+        for name in ("left", "right"):
+            self.submit(name, workers=3)
+        first = self.cluster.wait(lambda: next((name for name in ("left", "right") if self.rig.running(name, 3)), None),
+                                  "one of the gangs runs whole")
+        second = "left" if first == "right" else "right"
+        self.stays_unbound(second, 8)
+        self.assertTrue(self.rig.running(first, 3))
+        self.finish(first)
+        self.wait_running(second, 3)
+
+    def test_another_scheduler_in_the_template(self):
+        """It would place each worker alone, so nothing is created."""
+        manifest = job("odd", replicas=2, spec={"scheduling": {"gang": self.gang}})
+        manifest["spec"]["workers"]["template"]["spec"]["schedulerName"] = "default-scheduler"
+        self.rig.apply(manifest)
+        found = self.rig.wait_condition("odd", "Admitted", "False", "OtherScheduler")
+        self.assertIn("spec.workers.template.spec.schedulerName: default-scheduler", found["message"])
+        self.assertIn("remove schedulerName", found["message"])
+        self.assertEqual((self.rig.pods("odd"), self.gangs.groups("odd")), ([], []))
+
+    def test_a_replacement_of_an_elastic_job(self):
+        """A worker of an elastic job that is lost is replaced under the same gang, while the others run on."""
+        self.submit("elastic", workers=3, native=True, workers_spec={"min": 2, "max": 3},
+                    spec={"checkpoint": {"path": "/ckpt", "gracePeriodSeconds": 5}})
+        self.wait_running("elastic", 3)
+        groups = self.gangs.groups("elastic")
+        lost = self.rig.live("elastic")[1]["metadata"]
+        others = {pod["metadata"]["uid"] for pod in self.rig.live("elastic")} - {lost["uid"]}
+        self.cluster.pod_exit("default", lost["name"], 1)
+        self.cluster.wait(lambda: self.rig.running("elastic", 3) and lost["uid"] not in
+                          {pod["metadata"]["uid"] for pod in self.rig.live("elastic")}, "the worker is replaced")
+        self.assertLess(others, {pod["metadata"]["uid"] for pod in self.rig.live("elastic")}, "the others run on")
+        self.assertEqual([one["metadata"]["uid"] for one in self.gangs.groups("elastic")],
+                         [one["metadata"]["uid"] for one in groups])
+        self.assertEqual(self.rig.status("elastic")["attempt"], 1)
+
+
+class VolcanoTest(OnOneCluster, unittest.TestCase):
+    gang = "volcano"
+    scheduler_name = "volcano"
+    missing = "."
+
+    @staticmethod
+    def start_scheduler(cluster):
+        return Volcano(cluster)
+
+    def check_group(self, spec):
+        self.assertEqual(spec["minMember"], NODES)
+        self.assertEqual(spec["minResources"], {"cpu": "6", "nvidia.com/gpu": "32"})
+        self.assertEqual(spec["queue"], "default")
+
+    def test_more_than_the_cluster_has(self):
+        """Volcano does not even queue a gang that asks for more than the cluster has, and says so."""
+        self.submit("huge", workers=NODES + 2)
+        found = self.rig.wait_condition("huge", "Scheduled", "False", "Unschedulable")
+        print(f"more than there is: {found['message']}", flush=True)
+        self.assertEqual(self.gangs.groups("huge")[0]["status"]["phase"], "Pending")
+        self.stays_unbound("huge", 3)
+
+    def test_a_queue_that_does_not_exist(self):
+        """The job waits without any node, and runs when the queue is created."""
+        self.submit("queued", workers=1, scheduling={"queue": "team-a"})
+        self.cluster.wait(lambda: len(self.rig.live("queued")) == 1, "the pod exists")
+        self.stays_unbound("queued", 5)
+        self.gangs.queue("team-a")
+        self.wait_running("queued", 1)
+        self.assertEqual(self.gangs.groups("queued")[0]["spec"]["queue"], "team-a")
+
+    def test_a_topology(self):
+        """Both workers need one rack, and only the second rack has two free nodes."""
+        for rack in ("rack-0", "rack-1"):
+            self.gangs.hyper_node(rack, "rack", {"rack": rack})
+            self.addCleanup(self.cluster.kubectl, "delete", "hypernode", rack)
+        self.cluster.kubectl("cordon", "node-1")
+        self.submit("near", workers=2, scheduling={"topology": {"required": "rack"}})
+        self.wait_running("near", 2)
+        self.assertEqual(self.gangs.groups("near")[0]["spec"]["networkTopology"]["mode"], "hard")
+        self.assertEqual({pod["spec"]["nodeName"] for pod in self.rig.live("near")}, {"node-2", "node-3"})
+
+
+class CoschedulingTest(OnOneCluster, unittest.TestCase):
+    gang = "coscheduling"
+    scheduler_name = "scheduler-plugins-scheduler"
+    missing = "."
+
+    @staticmethod
+    def start_scheduler(cluster):
+        return Coscheduling(cluster)
+
+    def check_group(self, spec):
+        self.assertEqual((spec["minMember"], spec["scheduleTimeoutSeconds"]), (NODES, 600))
+
+
+class NativeTest(OnOneCluster, unittest.TestCase):
+    gang = "native"
+    scheduler_name = "default-scheduler"
+    missing = "nvidia.com/gpu|minCount"
+    test_another_scheduler_in_the_template = None  # any profile of Kubernetes' scheduler knows its gangs
+
+    @staticmethod
+    def start_scheduler(cluster):
+        return Native(cluster)
+
+    def check_group(self, spec):
+        self.assertEqual(spec["schedulingPolicy"]["gang"]["minCount"], NODES)
+
+
+class Uninstalled(unittest.TestCase):
+    """The CRDs of a scheduler go while jobs run, and come back."""
+
+    def check(self, gang, gangs_of):
+        with Cluster(nodes=NODES) as cluster, gangs_of(cluster) as gangs, Rig(cluster) as rig:
+            operator = rig.start(**STEADY).wait_leading()
+            rig.apply(job("runs", replicas=2, spec={"scheduling": {"gang": gang}}))
+            cluster.wait(lambda: rig.running("runs", 2), "the job runs")
+            before = [pod["metadata"]["uid"] for pod in rig.live("runs")]
+            gangs.uninstall()
+            rig.apply(job("late", replicas=2, spec={"scheduling": {"gang": gang}}))
+            found = rig.wait_condition("late", "Admitted", "False", "NoGangProvider")
+            self.assertIn(f"spec.scheduling.gang is {gang}", found["message"])
+            self.assertIn("install it", found["message"])
+            self.assertEqual(rig.condition("late", "Stalled")["reason"], "NoGangProvider")
+            cluster.wait(lambda: operator.get("health", "/readyz")[0] == 200, "the operator is ready")
+            rig.apply(job("other", replicas=2, spec={"scheduling": {"gang": "gate"}}))
+            cluster.wait(lambda: rig.running("other", 2), "a job of another provider runs")
+            deadline = time.monotonic() + 5
+            while time.monotonic() < deadline:
+                self.assertEqual(operator.get("health", "/readyz")[0], 200)
+                self.assertEqual([pod["metadata"]["uid"] for pod in rig.live("runs")], before)
+                time.sleep(0.2)
+            self.assertEqual(rig.pods("late"), [])
+            self.assertEqual(rig.condition("runs", "Scheduled")["status"], "True")
+            gangs.stop()
+            gangs.install()
+            gangs.start()
+            cluster.wait(lambda: rig.running("late", 2), "the job that waited runs")
+            self.assertEqual([pod["metadata"]["uid"] for pod in rig.live("runs")], before)
+            for pod in rig.live("runs"):
+                cluster.pod_exit("default", pod["metadata"]["name"], 0)
+            rig.wait_phase("runs", "Succeeded")
+
+    def test_volcano(self):
+        self.check("volcano", Volcano)
+
+    def test_coscheduling(self):
+        self.check("coscheduling", Coscheduling)
+
+
+class Auto(unittest.TestCase):
+    """`auto` goes by the scheduler that runs, not by the definitions that are installed."""
+
+    def wait_seen(self, operator, runs):
+        self.cluster.wait(lambda: re.findall(r"scheduler=volcano runs=(\w+)", operator.log)[-1:] == [runs],
+                          f"the operator sees whether Volcano runs: {runs}")
+
+    def schedulers(self, name):
+        return {pod["spec"]["schedulerName"] for pod in self.rig.live(name)}
+
+    def test_auto(self):
+        self.cluster = self.enterContext(Cluster(nodes=NODES, gangs=False))
+        volcano = Volcano(self.cluster, leader_election=True)
+        self.addCleanup(volcano.__exit__, None)
+        volcano.install()
+        self.rig = self.enterContext(Rig(self.cluster))
+        operator = self.rig.start(**STEADY).wait_leading()
+
+        # The definitions alone.
+        self.rig.apply(job("first", replicas=2))
+        self.cluster.wait(lambda: self.rig.running("first", 2), "auto takes the gate")
+        self.assertEqual((self.schedulers("first"), volcano.groups("first")), ({"default-scheduler"}, []))
+        self.rig.apply(job("explicit", replicas=2, spec={"scheduling": {"gang": "volcano"}}))
+        found = self.rig.wait_condition("explicit", "Scheduled", "False", "NoScheduler")
+        self.assertIn("start the scheduler volcano", found["message"])
+        waiting = [pod["metadata"]["uid"] for pod in self.rig.live("explicit")]
+        self.assertEqual(len(waiting), 2)
+
+        # The scheduler starts: nothing of the job that waited is lost.
+        volcano.start()
+        self.cluster.wait(lambda: self.rig.running("explicit", 2), "the job of volcano runs")
+        self.assertEqual([pod["metadata"]["uid"] for pod in self.rig.live("explicit")], waiting)
+        self.wait_seen(operator, "true")
+        self.rig.apply(job("second", replicas=2))
+        self.cluster.wait(lambda: self.rig.running("second", 2), "auto takes volcano")
+        self.assertEqual((self.schedulers("second"), len(volcano.groups("second"))), ({"volcano"}, 1))
+        named = job("named", replicas=2)
+        named["spec"]["workers"]["template"]["spec"]["schedulerName"] = "default-scheduler"
+        self.rig.apply(named)
+        self.cluster.wait(lambda: self.rig.running("named", 2), "a job with another scheduler takes the gate")
+        self.assertEqual((self.schedulers("named"), volcano.groups("named")), ({"default-scheduler"}, []))
+
+        # And ends. What runs under it runs on.
+        volcano.stop()
+        self.wait_seen(operator, "false")
+        self.rig.apply(job("third", replicas=2))
+        self.cluster.wait(lambda: self.rig.running("third", 2), "auto takes the gate again")
+        self.assertEqual(self.schedulers("third"), {"default-scheduler"})
+        self.assertTrue(self.rig.running("second", 2))
+
+        # Another operator finds the Lease of a scheduler that is gone.
+        operator.kill9()
+        self.rig.start(**STEADY).wait_leading()
+        self.rig.apply(job("fourth", replicas=2))
+        self.cluster.wait(lambda: self.rig.running("fourth", 2), "auto takes the gate after a restart")
+        self.assertTrue(self.rig.running("second", 2))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// KubeBackend: which gang schedulers the cluster has. Their APIs, whether Volcano's scheduler runs, and the
+// groups of coscheduling, which do not notice room that appears.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "base/json.h"
+#include "base/log.h"
+#include "operator/kube/backend/kube_backend.h"
+#include "operator/kube/backend/resources.h"
+#include "operator/wiring/names.h"
+
+namespace ringmaster::kube {
+namespace {
+
+constexpr const char* kWokenAnnotation = "ringmaster.dev/woken-at";
+
+}  // namespace
+
+// ---- APIs
+
+void KubeBackend::DiscoverBy(Time at) {
+  {
+    MutexLock lock(mutex_);
+    discover_at_ = std::min(discover_at_, at);
+  }
+  reflectors_.Wake();
+}
+
+void KubeBackend::Discover() {
+  DiscoverKueue();
+  for (const GangApi api : kGangApis) {
+    const Resource resource = ResourceOf(api);
+    client_.Raw("/apis/" + resource.ApiVersion(), Guard([this, api, resource](Result<Json> result) {
+                  bool served = false;
+                  if (result.ok()) {
+                    for (const Json& item : json::Items(*result, "resources"))
+                      served |= json::Text(item, "name") == resource.plural;
+                  } else if (result.error().code != Code::kNotFound) {
+                    return DiscoverBy(Now() + kDiscoverSoon);
+                  }
+                  OnDiscovered(api, served);
+                }));
+  }
+}
+
+void KubeBackend::OnDiscovered(GangApi api, bool served) {
+  bool gone = false;
+  {
+    MutexLock lock(mutex_);
+    const auto known = gang_apis_.find(api);
+    const bool before = known != gang_apis_.end() && known->second;
+    gone = before && !served;
+    // A server that starts may not know all definitions yet, so one answer is not enough.
+    if (gone && doubtful_.insert(api).second) {
+      discover_at_ = std::min(discover_at_, Now() + kDiscoverSoon);
+      reflectors_.Wake();
+      return;
+    }
+    doubtful_.erase(api);
+    gang_apis_[api] = served;
+    if (before == served) return;
+  }
+  if (gone) {
+    reflectors_.Retire(ResourceOf(api));
+    groups_.at(api)->Clear();
+  } else {
+    Follow(Watched(ResourceOf(api), wiring::kJobLabel, true), *groups_.at(api));
+  }
+  // Jobs may wait for the API from now on, and whether Volcano runs may matter.
+  DiscoverBy(Now() + kDiscoverWanted);
+  for (const std::string& job : jobs_.Keys()) Notify(job);
+}
+
+bool KubeBackend::WaitsForGangApi(const JobRecord& job) const {
+  return gang_apis_.size() == std::size(kGangApis) && !job.status.ended() && job.spec->problem.empty() &&
+         !ChosenGang(job);
+}
+
+bool KubeBackend::WaitsForApi() const {
+  if (WaitsForKueue()) return true;
+  const auto jobs = jobs_.All();
+  return std::any_of(jobs.begin(), jobs.end(),
+                     [this](const Job& job) RM_REQUIRES(mutex_) { return WaitsForGangApi(*job); });
+}
+
+// ---- Volcano's scheduler
+//
+// Nothing in the API says whether a scheduler runs. Volcano's elects a leader with a Lease of its own name.
+
+bool KubeBackend::AsksForVolcano() const {
+  const auto served = [this](GangApi api) RM_REQUIRES(mutex_) {
+    const auto it = gang_apis_.find(api);
+    return it != gang_apis_.end() && it->second;
+  };
+  return options_.gang == core::GangMode::kAuto && served(GangApi::kVolcano) && !served(GangApi::kNative);
+}
+
+void KubeBackend::ReadVolcanoLease() {
+  client_.Get(kLeases, options_.volcano_namespace, options_.schedulers.volcano,
+              Guard([this](const Result<Json>& found) {
+                bool runs = false;
+                {
+                  MutexLock lock(mutex_);
+                  if (found.ok())
+                    runs = volcano_lease_.Look(*found, Now(), WallNow());
+                  else if (found.error().code != Code::kNotFound && found.error().code != Code::kForbidden)
+                    return;  // the next one may be answered
+                  if (volcano_runs_ == runs) return;
+                  volcano_runs_ = runs;
+                }
+                log::Info("scheduler={} runs={}", options_.schedulers.volcano, runs);
+                for (const std::string& job : jobs_.Keys()) Notify(job);
+              }));
+}
+
+// ---- coscheduling
+//
+// Housekeeping runs soon after the pods of a gang have changed, and from then on when the gang is due.
+
+void KubeBackend::NoteSleeper(const JobRecord& job, wiring::Gang gang, const core::Observed& observed) const {
+  const bool waits =
+      gang == wiring::Gang::kCoscheduling &&
+      std::any_of(observed.pods.begin(), observed.pods.end(), [&](const core::Pod& pod) {
+        return pod.attempt == job.status.ledger.attempt && pod.alive() && !pod.deleting() && !pod.bound();
+      });
+  sleeping_.Set(job.key.ToString(), waits, Now());
+}
+
+void KubeBackend::WakeGroup(const std::string& name) {
+  const Job job = jobs_.Get(name);
+  if (!job || !options_.may_write()) return;
+  const Json patch = {{"metadata", {{"annotations", {{kWokenAnnotation, WallSecondsText(WallNow())}}}}}};
+  client_.Patch(ResourceOf(GangApi::kCoscheduling), job->key.namespace_,
+                wiring::GroupName(job->key.name, job->status.ledger.attempt), "",
+                ApiClient::PatchType::kMerge, patch, [](const Result<Json>&) {});
+}
+
+}  // namespace ringmaster::kube
