@@ -2,7 +2,7 @@
 """Trains a small network on Fashion-MNIST with JAX, data parallel over the processes of the environment (JAX_*). Process 0 saves
 a checkpoint after every step, and all of them continue from the newest one.
 
-  python3 train_jax.py --data FOLDER --checkpoints FOLDER --steps N [--step-seconds S]
+  python3 train_jax.py --data FOLDER --checkpoints FOLDER --steps N [--step-seconds S] [--fail WHAT:RANK]
 """
 
 import os
@@ -31,6 +31,7 @@ def update(weights, pixels, labels):
 
 def main():
     wanted = program.arguments()
+    program.fail_to_import(wanted, int(os.environ["JAX_PROCESS_ID"]))
     jax.config.update("jax_platforms", "cpu")
     jax.distributed.initialize(coordinator_address=os.environ["JAX_COORDINATOR_ADDRESS"],
                                num_processes=int(os.environ["JAX_NUM_PROCESSES"]), process_id=int(os.environ["JAX_PROCESS_ID"]))
@@ -58,9 +59,13 @@ def main():
         if rank == 0:
             program.replace(saved, lambda path, step=step: np.savez(path.open("wb"), step=step, **weights))
             program.say(step=step, loss=float(loss), world=world, total_steps=wanted.steps, samples=program.BATCH)
+        program.fail_at(step, wanted, rank)
         time.sleep(wanted.step_seconds)
+    if rank == 0:
+        first, second = (np.asarray(weights[name]) for name in ("first", "second"))
+        program.finish(wanted, world, program.accuracy(np, first, second, pixels, labels))
     program.say(done=wanted.steps, rank=rank, world=world)
     jax.distributed.shutdown()
 
 
-main()
+program.run(main)

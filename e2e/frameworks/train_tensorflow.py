@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains a small network on Fashion-MNIST with TensorFlow, by the cluster in TF_CONFIG.
 
-  python3 train_tensorflow.py --data FOLDER --checkpoints FOLDER --steps N [--step-seconds S] [--strategy mirrored|ps]
+  python3 train_tensorflow.py --data FOLDER --checkpoints FOLDER --steps N [--step-seconds S] [--strategy mirrored|ps] [--fail WHAT:RANK]
 
 mirrored: MultiWorkerMirroredStrategy. Worker 0 saves a checkpoint after every step, and all continue from the newest one.
 ps: ParameterServerStrategy. The chief hands out the steps, which workers do asynchronously; it saves and loads the parameters.
@@ -49,6 +49,9 @@ class Network:
         program.say(resumed=done, role=ROLE, index=INDEX)
         return done
 
+    def finish(self, wanted, world, pixels, labels):
+        program.finish(wanted, world, program.accuracy(np, self.first.numpy(), self.second.numpy(), pixels, labels))
+
 
 def mirrored(wanted):
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
@@ -79,7 +82,10 @@ def mirrored(wanted):
         saver.save(checkpoint_number=step)
         if INDEX == 0:
             program.say(step=step, loss=loss, world=world, total_steps=wanted.steps, samples=program.BATCH)
+        program.fail_at(step, wanted, INDEX)
         time.sleep(wanted.step_seconds)
+    if INDEX == 0:
+        network.finish(wanted, world, pixels, labels)
     program.say(done=wanted.steps, role=ROLE, index=INDEX, world=world)
 
 
@@ -119,12 +125,15 @@ def direct(resolver, wanted):
         saver.save(checkpoint_number=step)
         for number, loss in zip(steps, losses):
             program.say(step=number, loss=float(loss.fetch()), world=workers, total_steps=wanted.steps, samples=program.BATCH)
+        program.fail_at(step, wanted, ROLE)
         time.sleep(wanted.step_seconds)
+    network.finish(wanted, workers, pixels, labels)
     program.say(done=wanted.steps, role=ROLE, index=INDEX, world=workers)
 
 
 def main():
     wanted = program.arguments(strategy=["mirrored", "ps"])
+    program.fail_to_import(wanted, ROLE if ROLE != "worker" else INDEX)
     if wanted.strategy == "mirrored":
         return mirrored(wanted)
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()

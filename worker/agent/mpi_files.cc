@@ -109,13 +109,16 @@ std::vector<std::string> MpiVariables(const std::string& implementation, const s
   if (implementation == "openmpi") {
     // Version 4, and 5, whose launcher is PRRTE. Each ignores the variables of the other.
     const std::string rank = agent + " rank";
-    add("OMPI_MCA_plm_rsh_agent", rsh);
+    // Its daemons get these settings, too, and do not start when this program does not exist: each pod has
+    // the agent in the same place, but a folder with another name.
+    const std::string remote = agent + " rsh";
+    add("OMPI_MCA_plm_rsh_agent", remote);
     add("OMPI_MCA_plm_rsh_no_tree_spawn", "1");
     add("OMPI_MCA_orte_leave_session_attached", "1");
     add("OMPI_MCA_orte_default_hostfile", hosts);
     add("OMPI_MCA_orte_keep_fqdn_hostnames", "1");
     add("OMPI_MCA_orte_fork_agent", rank);
-    add("PRTE_MCA_plm_ssh_agent", rsh);
+    add("PRTE_MCA_plm_ssh_agent", remote);
     add("PRTE_MCA_plm_ssh_no_tree_spawn", "1");
     add("PRTE_MCA_prte_default_hostfile", hosts);
     add("PRTE_MCA_prte_keep_fqdn_hostnames", "1");

@@ -294,9 +294,11 @@ Status MpiPod::Open() {
 
 Status MpiPod::StartLauncher() {
   std::string name = command_.at(0);
-  // A path to Hydra, which does not lead through PATH.
-  const std::string link = folder_ + kMpiBin + name.substr(std::min(name.rfind('/'), name.size()));
-  if (IsHydraName(name) && ::access(link.c_str(), X_OK) == 0) name = link;
+  // A path to Hydra does not lead through PATH.
+  if (const size_t slash = name.rfind('/'); slash != std::string::npos && IsHydraName(name)) {
+    const std::string link = folder_ + kMpiBin + name.substr(slash);
+    if (::access(link.c_str(), X_OK) == 0) name = link;
+  }
   RM_ASSIGN(const std::string path, FindProgram(name));
   RM_ASSIGN(launcher_, StartChild(path, command_, {}, false));
   return Ok();

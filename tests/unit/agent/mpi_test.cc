@@ -58,8 +58,16 @@ TEST(MpiFiles, TheUsersDefaultsStay) {
       has(MpiVariables("openmpi", "/f", "/agent", 1, false, "/bin", none), "OMPI_MCA_btl_tcp_if_include="));
   EXPECT_FALSE(
       has(MpiVariables("openmpi", "/f", "/agent", 1, true, "/bin", all), "OMPI_MCA_btl_tcp_if_include="));
-  EXPECT_TRUE(has(MpiVariables("openmpi", "/f", "/agent", 1, true, "/bin", all),
-                  "OMPI_MCA_plm_rsh_agent=/f/ringmaster-rsh"));
+  EXPECT_TRUE(has(MpiVariables("openmpi", "/f", "/agent", 1, true, "/bin", all), "OMPI_MCA_plm_rsh_agent="));
+}
+
+// The daemons of Open MPI get the settings of its launcher, and end when this program does not exist in their
+// pod: it must not be named by the folder of an incarnation, which every pod has for itself.
+TEST(MpiFiles, DaemonsFindTheAgentInEveryPod) {
+  const std::vector<std::string> list =
+      MpiVariables("openmpi", "/private", "/agent", 1, false, "/bin", [](const char*) { return false; });
+  for (const char* variable : {"OMPI_MCA_plm_rsh_agent=/agent rsh", "PRTE_MCA_plm_ssh_agent=/agent rsh"})
+    EXPECT_EQ(std::count(list.begin(), list.end(), variable), 1) << variable;
 }
 
 TEST(Rsh, TakesTheArgumentsOfSsh) {

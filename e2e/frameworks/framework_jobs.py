@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The base of tests that run programs of a framework on real nodes: the job, what its programs said, and what every framework has
+to survive. The images have the framework and nothing of Ringmaster (e2e/frameworks/build)."""
+
+import contextlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import time
+import unittest
+
+from on_nodes import KubectlError, Rig
+
+HERE = pathlib.Path(__file__).resolve().parent
+DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
+ACCURACY = 0.6  # after STEPS steps; one of ten classes by chance is 0.1
+
+
+class FrameworkTest(unittest.TestCase):
+    """Starts nodes with Ringmaster and the image once per class."""
+
+    FRAMEWORK = ""  # of e2e/frameworks/build
+    FILES = ()  # of this folder: /code in the pods
+    STEPS = 150
+    CPU = "1"  # limit of each pod
+    START_S = 120  # until a program trains
+
+    @classmethod
+    def setUpClass(cls):
+        archive = subprocess.run([HERE / "build", "--check", cls.FRAMEWORK], check=True, capture_output=True, text=True).stdout.strip()
+        cls.rig = cls.enterClassContext(Rig())
+        cls.cluster = cls.rig.cluster
+        cls.rig.nodes.load(archive)
+        shutil.copytree(DATA, cls.rig.nodes.shared / "fashion-mnist")
+        code = cls.rig.nodes.shared / "code"
+        code.mkdir()
+        for name in ("program.py", *cls.FILES):
+            shutil.copy(HERE / name, code)
+        cls.rig.volume("images", "/mnt/shared/fashion-mnist")
+        cls.rig.volume("code", "/mnt/shared/code")
+
+    # --- the job
+
+    def command(self, *flags):
+        """Returns the command of the program, without the arguments that all have."""
+        return ["python3", f"/code/{self.FILES[0]}", *flags]
+
+    def spec(self):
+        """Returns what spec has in addition."""
+        return {"framework": self.FRAMEWORK}
+
+    def pod(self, command, image=None, user=1000, env=()):
+        mounts = {"code": "/code", "images": "/data"}
+        volumes = [{"name": key, "persistentVolumeClaim": {"claimName": key, "readOnly": True}} for key in mounts]
+        return {"securityContext": {"runAsNonRoot": True, "runAsUser": user},
+                "volumes": [*volumes, {"name": "tmp", "emptyDir": {}}],  # frameworks need a temporary folder
+                "containers": [{"name": "worker", "image": image or f"registry.local/{self.FRAMEWORK}:1", "command": command,
+                                "resources": {"limits": {"cpu": self.CPU}, "requests": {"cpu": "100m"}},
+                                "env": [{"name": "OMP_NUM_THREADS", "value": "1"}, *env],
+                                "securityContext": {"readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}},
+                                "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"},
+                                                 *({"name": key, "mountPath": path, "readOnly": True} for key, path in mounts.items())]}]}
+
+    def job(self, name, *flags, replicas=2, workers=None, command=None, roles=(), image=None, user=1000, env=(), **spec):
+        folder = self.rig.nodes.shared / name
+        folder.mkdir()
+        folder.chmod(0o1777)
+        self.rig.volume(name, f"/mnt/shared/{name}")
+        command = [*(command or self.command()), "--data", "/data", "--checkpoints", "/checkpoints", "--steps", str(self.STEPS), *flags]
+        pod = {"spec": self.pod(command, image, user, env)}
+        self.addCleanup(self.rig.delete, name)
+        if roles:
+            spec["roles"] = [{"name": role, "template": pod} for role in roles]
+        return {"apiVersion": "ringmaster.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": name, "namespace": "default"},
+                "spec": {"workers": {"replicas": replicas, "template": pod, **(workers or {})},
+                         "checkpoint": {"volumeClaim": name}, "restart": {"backoff": {"initialSeconds": 1, "maxSeconds": 1}},
+                         **self.spec(), **spec}}
+
+    def start(self, name, *flags, step=5, **options):
+        """Starts a job that trains slowly, and waits until this step is done. Returns the UIDs of its pods."""
+        self.rig.apply(self.job(name, "--step-seconds", "0.1", *flags, **options))
+        self.wait_said(name, lambda line: line.get("step", 0) >= step, f"step {step}", self.START_S)
+        return self.rig.uids(name)
+
+    # --- what the programs said
+
+    def said(self, name):
+        """Returns the lines of JSON that the ranks printed, in the order of time."""
+        lines = []
+        for key, pod in self.rig.pods(name).items():
+            if pod["status"].get("phase") not in ("Running", "Succeeded", "Failed"):
+                continue
+            with contextlib.suppress(KubectlError):  # a pod that was deleted has no log
+                # Launchers may put the lines of two ranks into one, and that of a rank that was killed may end early.
+                for text in re.findall(r"\{[^{}\n]*\}", self.cluster.kubectl("logs", key)):
+                    with contextlib.suppress(ValueError):
+                        lines.append(json.loads(text))
+        return sorted((line for line in lines if "time" in line), key=lambda line: line["time"])
+
+    def wait_said(self, name, matches, what, timeout_s=120):
+        return self.rig.wait(name, lambda _: next(filter(matches, self.said(name)), None), what, timeout_s)
+
+    def pause(self, name, lost_at):
+        """Prints how long after `lost_at` the next incarnation did its first step."""
+        first = self.wait_said(name, lambda line: line.get("up") and line["time"] > lost_at, "the next incarnation", self.START_S)
+        step = self.wait_said(name, lambda line: line.get("step") and line["time"] > first["time"], "the next step", self.START_S)
+        print(f"{self.id()}: {first}; next step {step['step']} after {step['time'] - lost_at:.2f} s", flush=True)
+
+    def program(self, name, pod):
+        """Returns the pid, on this machine, of the newest Python program of a pod."""
+        node = self.cluster.get("pod", pod)["spec"]["nodeName"]
+        found = []
+        for pid, _ in self.rig.nodes.processes(node):
+            with contextlib.suppress(OSError):
+                words = pathlib.Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+                if os.path.basename(words[0]).startswith("python3") and any(word.startswith("/code/") for word in words) and \
+                        f"RINGMASTER_POD={pod}\0" in pathlib.Path(f"/proc/{pid}/environ").read_text():
+                    found.append((os.stat(f"/proc/{pid}").st_ctime, pid))
+        self.assertTrue(found, f"no program of {pod} runs on {node}")
+        return max(found)[1]
+
+    # --- how jobs end
+
+    def finished(self, name, world):
+        """Waits for the end, and checks what the program made. Returns the status, and keeps what the programs said in `lines`."""
+        self.rig.wait_phase(name, "Succeeded", 300)
+        self.lines = self.said(name)
+        status = self.rig.status(name)
+        result = json.loads((self.rig.nodes.shared / name / "result.json").read_text())
+        print(f"{self.id()}: {result}, attempt {status['attempt']}, restarts {status.get('restarts')}", flush=True)
+        self.assertEqual((result["steps"], result["world"]), (self.STEPS, world))
+        self.assertGreater(result["accuracy"], ACCURACY)
+        losses = {line["step"]: line["loss"] for line in self.lines if "step" in line and "loss" in line}
+        if min(losses, default=0) == 1:
+            self.assertLess(losses[self.STEPS], losses[1] * 0.7)
+        self.assertEqual(status["attempt"], 1, "all pods were created again")
+        return status
+
+    def kept(self, name, pods):
+        """Checks that none of these pods was created again. Those of a job that has ended may be gone."""
+        for key, uid in self.rig.uids(name).items():
+            self.assertEqual(uid, pods.get(key, uid), f"{key} was created again")
+
+    def fails(self, name, timeout_s=300):
+        """Waits until the job has failed. Returns the status."""
+        deadline = time.monotonic() + timeout_s
+        while (status := self.rig.status(name)).get("phase") != "Failed":
+            if time.monotonic() > deadline or status.get("phase") == "Succeeded":
+                self.rig.report(name)
+                self.fail(f"{name} did not fail: {status}")
+            time.sleep(0.2)
+        print(f"{self.id()}: {status.get('lastFailure')}\n{self.cluster.kubectl('events', '--for', f'tj/{name}')}", flush=True)
+        return status
+
+
+class Faults:
+    """Tests of a FrameworkTest that every framework has to pass."""
+
+    def test_trains(self):
+        self.rig.apply(self.job("plain", replicas=3))
+        status = self.finished("plain", 3)
+        self.assertEqual(status.get("restarts", {}).get("total", 0), 0)
+        self.assertEqual({line["world"] for line in self.lines if "world" in line}, {3})
+        self.assertEqual([line["step"] for line in self.lines if "step" in line], list(range(1, self.STEPS + 1)))
+
+    def test_a_rank_is_killed(self):
+        pods = self.start("killed")
+        lost_at = time.time()
+        os.kill(self.program("killed", "killed-1-1"), signal.SIGKILL)
+        self.pause("killed", lost_at)
+        self.assertEqual(self.rig.uids("killed"), pods, "a pod was created again")
+        status = self.finished("killed", 2)
+        self.assertEqual(status["lastFailure"]["pod"], "killed-1-1", status["lastFailure"])
+        self.killed(status["lastFailure"])
+        self.assertEqual(status["restarts"]["charged"], 1)
+        self.kept("killed", pods)
+
+    def killed(self, failure):
+        self.assertEqual(failure["exitCode"], 137, failure)
+
+    def test_a_pod_is_deleted(self):
+        pods = self.start("deleted")
+        lost_at = time.time()
+        self.cluster.kubectl("delete", "pod", "deleted-1-1", "--grace-period=0", "--force")
+        self.pause("deleted", lost_at)
+        after = self.rig.uids("deleted")
+        self.assertEqual(after["deleted-1-0"], pods["deleted-1-0"])
+        self.assertNotEqual(after["deleted-1-1"], pods["deleted-1-1"])
+        status = self.finished("deleted", 2)
+        self.assertEqual(status.get("restarts", {}).get("charged", 0), 0, "a deletion by a user is not charged")
+
+    def test_exit_1_until_the_budget_is_spent(self):
+        self.rig.apply(self.job("faulty", "--fail", "exit:1",
+                                restart={"maxRestarts": 1, "backoff": {"initialSeconds": 1, "maxSeconds": 1}}))
+        status = self.fails("faulty")
+        self.assertEqual((status["lastFailure"]["pod"], status["lastFailure"]["exitCode"]), ("faulty-1-1", 1))
+        self.assertIn("the data is broken", status["lastFailure"]["message"])
+        self.assertEqual((status["attempt"], status["restarts"]["charged"]), (1, 1))
+
+    def test_an_import_error_on_one_rank(self):
+        self.rig.apply(self.job("import", "--fail", "import:1", restart={"maxRestarts": 0}))
+        failure = self.fails("import")["lastFailure"]
+        self.assertEqual((failure["pod"], failure["exitCode"]), ("import-1-1", 1))
+        self.assertIn("ModuleNotFoundError: No module named 'module_that_only_this_rank_lacks'", failure["message"])
+
+    def test_a_node_is_powered_off(self):
+        pods = self.start("node", replicas=3, health={"unreachableNodeSeconds": 5})
+        operators = self.cluster.api.get("/api/v1/namespaces/ringmaster-system/pods")["items"]
+        spared = {pod["spec"]["nodeName"] for pod in operators}
+        on_nodes = {key: pod["spec"]["nodeName"] for key, pod in self.rig.pods("node").items()}
+        victim = next((node for node in on_nodes.values() if node not in spared), on_nodes["node-1-2"])
+        lost = [key for key, node in on_nodes.items() if node == victim]
+        print(f"{self.id()}: losing {victim} with {' '.join(lost)}", flush=True)
+        lost_at = time.time()
+        self.rig.nodes.power_off(victim)
+        self.addCleanup(self.rig.nodes.boot, victim)
+        self.rig.wait("node", lambda _: all(self.rig.uids("node").get(pod) not in (None, pods[pod]) for pod in lost), "new pods")
+        self.pause("node", lost_at)
+        self.finished("node", 3)
+        self.kept("node", {key: uid for key, uid in pods.items() if key not in lost})
