@@ -60,6 +60,14 @@ const std::string* Capacity::DomainOfPeers(const Index& index, const std::vector
     if (pod == pods_.end() || pod->second.at == kNoNode) continue;
     if (const std::string* value = LabelOf(pod->second.at, index.shape->topology_key)) return value;
   }
+  // A pod that has lost its place may still get a node, in its domain only.
+  for (const std::string& name : peers) {
+    const auto pod = pods_.find(name);
+    if (pod == pods_.end() || pod->second.at != kNoNode || !pod->second.shape) continue;
+    const auto& selector = pod->second.shape->node_selector;
+    if (const auto value = selector.find(index.shape->topology_key); value != selector.end())
+      return &value->second;
+  }
   return nullptr;
 }
 

@@ -50,6 +50,9 @@ inline constexpr const char* kUnschedulable = "Unschedulable";
 // about a pod that it cannot place within a second, unless thousands wait.
 inline constexpr Duration kSchedulerGuard = seconds(10);
 
+// How often a job with a topology is decided again while the scheduler finds no node for one of its pods.
+inline constexpr Duration kStrandedInterval = seconds(10);
+
 // How often the message of a gang that waits for room is brought up to date: with thousands of waiting jobs,
 // each change of the free capacity would cost thousands of status writes.
 inline constexpr Duration kWaitingInterval = seconds(600);

@@ -490,6 +490,9 @@ Decision Converge(const Observed& o, Time now, Requeue& requeue) {
   Create(o, absent, draining, now, decision, requeue);
   if (!draining && ActiveRefusal(o, now) == nullptr) ReleaseGated(o, now, decision.actions);
   if (AwaitedRoom(o, o.fit, now)) requeue.By(now + kWaitingInterval);  // what is missing may have changed
+  // It does not wait for room, so nothing reports that other domains than those of its pods have some now.
+  if (!o.job.TopologyKey().empty() && PlacementOf(o, ledger).unschedulable != nullptr)
+    requeue.By(now + kStrandedInterval);
   if (const Placement p = PlacementOf(o, ledger); p.ignored != nullptr && Ignored(p, now) == nullptr)
     requeue.By(p.ignored->created + kSchedulerGuard);
   if (decision.actions.empty()) {

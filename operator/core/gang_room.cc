@@ -3,6 +3,7 @@
 #include "operator/core/gang_room.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -47,19 +48,23 @@ std::vector<int32_t> StrandedPods(Capacity& capacity, const std::vector<BoundToD
     if (pod.gated && !capacity.ReservedFor(pod.pod)) waiting[pod.shape].push_back(&pod);
     if (!pod.gated && pod.refused && capacity.IsUnplaced(pod.pod)) without.push_back(&pod);
   }
+  // A pod without a place does not bind the next one in its stead to its domain.
+  std::vector<std::string> placed;
+  std::copy_if(peers.begin(), peers.end(), std::back_inserter(placed),
+               [&](const std::string& pod) { return !capacity.IsUnplaced(pod); });
   const bool together = std::any_of(peers.begin(), peers.end(), [&](const std::string& pod) {
     return !required.empty() && capacity.DomainOf(pod, required).has_value();
   });
   for (const auto& [shape, of_shape] : waiting) {
     const Capacity::WithoutClaim lifted(capacity);
     const auto count = static_cast<int32_t>(of_shape.size());
-    int32_t room = capacity.RoomFor(shape, count, peers);
+    int32_t room = capacity.RoomFor(shape, count, placed);
     if (room < count && !required.empty() && !together) room = 0;  // all of them go elsewhere
     without.insert(without.end(), of_shape.begin() + room, of_shape.end());
   }
   std::vector<int32_t> stranded;
   for (const BoundToDomain* pod : without)
-    if (capacity.RoomFor(pod->free, 1, peers) > 0) stranded.push_back(pod->rank);
+    if (capacity.RoomFor(pod->free, 1, placed) > 0) stranded.push_back(pod->rank);
   std::sort(stranded.begin(), stranded.end());
   return stranded;
 }

@@ -334,10 +334,8 @@ void SimBackend::LearnPod(const Key& key, Cached& cached, core::Pod pod) {
   }
   const std::string id = PodId(key, pod.name);
   if (before == nullptr && it != cached.pods.end()) capacity_.RemovePod(id);  // of its predecessor
-  const bool own = pod.attempt == cached.reserved_attempt && cached.reserved_excluded;
-  const core::Capacity::Shape shape =
-      ShapeOf(cached.job ? cached.job->job : core::Job{},
-              own ? *cached.reserved_excluded : std::vector<std::string>(), world_.DomainOfPod(pod.uid));
+  const core::Capacity::Shape shape = ShapeOf(cached.job ? cached.job->job : core::Job{},
+                                              world_.ExcludedOfPod(pod.uid), world_.DomainOfPod(pod.uid));
   if (!pod.alive()) {
     if (!options_.keeps_reservations) capacity_.RemovePod(id);
   } else if (pod.bound()) {
@@ -375,7 +373,6 @@ Result<Revision> SimBackend::Reserve(const control::Write& write, const core::Re
     if (std::find(wanted.begin(), wanted.end(), id) == wanted.end()) capacity_.Unreserve(id);
   cached.reserved_attempt = action.attempt;
   cached.reserved = action.ranks;
-  cached.reserved_excluded = action.excluded_nodes;
   if (options_.forgets_reservations || world_.nodes().empty()) return Revision{0};
   bool reserved = false;
   {
@@ -409,7 +406,6 @@ void SimBackend::CheckReservation(const Key& key, Cached& cached) {
       capacity_.Unreserve(PodId(key, core::PodName(key.name, cached.reserved_attempt, rank)));
   cached.reserved.clear();
   cached.reserved_attempt = 0;
-  cached.reserved_excluded.reset();
 }
 
 void SimBackend::ReadNow(const Key& key) {
@@ -431,6 +427,7 @@ void SimBackend::ReadNow(const Key& key) {
     cached.job = JobPart{truth->job, truth->status, truth->revision, truth->queue};
     if (truth->support_complete) cached.support = truth->support;
   }
+  if (!cached.job || cached.job->status.ended()) waiting_.Remove(key.ToString(), capacity_);
   CheckReservation(key, cached);
   for (const std::string& name : names) {
     if (auto pod = PodNow(key, name)) {

@@ -81,10 +81,9 @@ class SimBackend final : public control::Backend {
     // The places that this process has reserved.
     int64_t reserved_attempt = 0;
     std::vector<int32_t> reserved;
-    std::optional<std::vector<std::string>> reserved_excluded;  // nodes
-    mutable core::RoomQueue::Standing standing;                 // when its room was looked for the last time
-    mutable bool looked = false;                                // for its room, by this process
-    mutable bool wants_room = false;                            // then it did
+    mutable core::RoomQueue::Standing standing;  // when its room was looked for the last time
+    mutable bool looked = false;                 // for its room, by this process
+    mutable bool wants_room = false;             // then it did
     // Room that another job asks for, of this attempt.
     mutable std::optional<core::Preemption> request;
     mutable int64_t request_attempt = 0;

@@ -268,6 +268,7 @@ Result<Revision> World::CreatePod(const Key& key, JobTruth& job, const core::Cre
   truth.excluded_nodes = action.excluded_nodes;
   truth.avoided_nodes = action.avoided_nodes;
   truth.domain = action.domain;
+  if (!action.excluded_nodes.empty()) pod_excluded_[truth.pod.uid] = action.excluded_nodes;
   if (!action.domain.empty()) pod_domains_[truth.pod.uid] = action.domain;
   truth.behaviour = options_.behaviour(truth.pod);
   if (faulty() && rng_.Chance(options_.faults.bad_image))

@@ -136,6 +136,11 @@ class World {
   const std::vector<WorkloadTruth>& WorkloadsOf(const control::Key& key) const;
   std::vector<control::Key> WorkloadKeys() const;
   const std::map<std::string, NodeTruth>& nodes() const { return nodes_; }
+  // The nodes that a pod keeps off, also when it is gone.
+  std::vector<std::string> ExcludedOfPod(const std::string& uid) const {
+    const auto known = pod_excluded_.find(uid);
+    return known == pod_excluded_.end() ? std::vector<std::string>() : known->second;
+  }
   // The domain that a pod was created for, also when it is gone; empty: none.
   std::string DomainOfPod(const std::string& uid) const {
     const auto known = pod_domains_.find(uid);
@@ -237,8 +242,9 @@ class World {
   SplitMix64 rng_;
   std::map<control::Key, JobTruth> jobs_;
   std::map<std::string, NodeTruth> nodes_;
-  std::map<std::string, std::string> pod_domains_;  // by uid
-  SplitMix64 cordons_;                              // separate, so that seeds keep what they draw otherwise
+  std::map<std::string, std::vector<std::string>> pod_excluded_;  // by uid
+  std::map<std::string, std::string> pod_domains_;                // by uid
+  SplitMix64 cordons_;  // separate, so that seeds keep what they draw otherwise
   Time nodes_changed_at_ = Scheduler::kStart;
   SplitMix64 outages_;     // of the scheduler; separate, so that seeds keep what they draw otherwise
   Time scheduler_back_{};  // it does not run before

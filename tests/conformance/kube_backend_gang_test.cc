@@ -192,7 +192,8 @@ TEST_F(KubeBackendTest, PodsGetTheDomainOfTheirPlaces) {
   EXPECT_EQ(FitOf(near).reserved, (std::vector<int32_t>{0, 1}));
   EXPECT_TRUE(FitOf(near).stranded.empty());
   std::vector<core::PodRef> refs;
-  for (const core::Pod& pod : backend_->Observe(near)->observed.pods) refs.push_back({pod.name, pod.uid});
+  const auto seen = backend_->Observe(near);
+  for (const core::Pod& pod : seen->observed.pods) refs.push_back({pod.name, pod.uid});
   ASSERT_TRUE(Write(near, core::ReleaseGang{1, refs}).ok());
   EXPECT_TRUE(Eventually([&] {
     const auto spread = backend_->Observe(near)->observed.spread;

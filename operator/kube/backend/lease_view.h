@@ -16,7 +16,8 @@ namespace ringmaster::kube {
 class LeaseView {
  public:
   // Returns whether the holder of the Lease, as it was just read, is alive: it renews the Lease. The first
-  // look has only the wall clock to compare with, which may differ from the holder's.
+  // look has only the wall clock to compare with. Where that differs from the holder's, the answer is `no`
+  // until the next renewal.
   bool Look(const Json& lease, Time now, WallTime wall) {
     const Json& spec = json::Child(lease, "spec");
     const std::string renewed(json::Text(spec, "renewTime"));
@@ -33,11 +34,10 @@ class LeaseView {
 
  private:
   static constexpr Duration kMargin = seconds(5);
-  static constexpr Duration kSkew = seconds(60);
 
   static bool IsFresh(const std::string& renewed, Duration life, WallTime wall) {
     const auto at = ParseWallTime(renewed);
-    return at.ok() && wall - *at <= life + kSkew;
+    return at.ok() && wall - *at <= life;
   }
 
   std::string renewed_;  // as it was written

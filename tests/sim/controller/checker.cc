@@ -151,7 +151,7 @@ void Checker::CheckPreemption(const Key& key, const JobTruth& job, const Shadow&
     return now - item.second.spec_changed < kNodeLag;
   });
   if (other == nullptr || edited || world_.deposed() || now - world_.nodes_changed_at() < kNodeLag ||
-      now - world_.term_since() < kNodeLag)
+      now - world_.term_since() < kNodeLag || now - other->status.ledger.attempt_since < kNodeLag)
     return;
   int32_t room = 0;
   for (const auto& [name, node] : world_.nodes())
@@ -347,8 +347,9 @@ void Checker::CheckStranded(const JobTruth& job, Shadow& shadow, bool led) {
       for (const auto& [other, q] : job.strays) free -= q.pod.alive() && q.pod.node == node ? 1 : 0;
       return Holds(p.excluded_nodes, node) ? 0 : free;
     };
-    if (!wanted || p.domain.empty() || p.pod.bound() || p.pod.gated || !p.pod.alive() || p.pod.deleting() ||
-        p.pod.attempt != ledger.attempt)
+    // A pod that the scheduler has not looked at may still fit.
+    if (!wanted || p.domain.empty() || p.pod.bound() || p.pod.waiting_reason != core::kUnschedulable ||
+        !p.pod.alive() || p.pod.deleting() || p.pod.attempt != ledger.attempt)
       continue;
     int32_t here = 0;
     int32_t elsewhere = 0;

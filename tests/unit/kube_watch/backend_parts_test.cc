@@ -113,6 +113,8 @@ TEST(LeaseViewTest, AnOldLeaseIsDeadUntilItIsRenewed) {
   EXPECT_FALSE(view.Look(LeaseOf("a", wall - seconds(600)), kStart + seconds(10), wall));
   EXPECT_TRUE(view.Look(LeaseOf("a", wall - seconds(580)), kStart + seconds(20), wall)) << "another clock";
   EXPECT_FALSE(LeaseView().Look(Json::object(), kStart, wall));
+  EXPECT_FALSE(LeaseView().Look(LeaseOf("a", wall - seconds(40)), kStart, wall))
+      << "of a scheduler that ended";
 }
 
 TEST(SleepingGroupsTest, FreeCapacityWakesThemSoon) {

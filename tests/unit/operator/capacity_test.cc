@@ -354,6 +354,22 @@ TEST(Capacity, FindsPodsThatWaitForADomainWithoutRoom) {
   EXPECT_TRUE(StrandedPods(capacity, {released}, {"a0"}, "").empty()) << "nor is there room elsewhere";
 }
 
+// Such a pod may still get a node, so the pods that replace its peers must not go to another domain.
+TEST(Capacity, APodWithoutAPlaceKeepsItsGangInItsDomain) {
+  Capacity capacity = Racks({1, 2});
+  const Capacity::Shape free = InRacks("rack", "");
+  PodShape there = *free;
+  there.node_selector["rack"] = "r0";
+  const Capacity::Shape in_r0 = Shared(there);
+  capacity.ExpectPod("a0", in_r0);
+  capacity.SetPod("x", GpuPod(8).requests, "n0-0");
+  EXPECT_FALSE(capacity.Reserve({"a1"}, free, {"a0"}));
+  // Unless it is created again, since there is room elsewhere.
+  EXPECT_EQ(StrandedPods(capacity, {{0, "a0", in_r0, free, false, true}}, {"a0"}, "rack"),
+            std::vector<int32_t>({0}));
+  EXPECT_TRUE(capacity.Reserve({"a1"}, free, {}));
+}
+
 TEST(Capacity, NodesThatAreNotReadyHaveNoRoom) {
   Capacity capacity = Cluster(2);
   NodeFacts lost = GpuNode("n0", 8);
