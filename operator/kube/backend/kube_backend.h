@@ -321,8 +321,10 @@ class KubeBackend final : public control::Backend {
   // Periodic work on the reflectors' thread. Returns when it is due again.
   Time Housekeeping(Time now);
   void ForgetUnusedNodes();
-  // Asks the API server which PodGroup APIs it serves.
+  // Asks the API server which PodGroup APIs it serves, and whether Kueue's.
   void Discover();
+  // Calls done after an answer of the API server; without one, discovery is repeated soon.
+  void AskWhetherServed(const Resource& resource, std::function<void(bool served)> done);
   void OnDiscovered(GangApi api, bool served);
   // Whether jobs may depend on whether Volcano's scheduler runs.
   bool AsksForVolcano() const RM_REQUIRES(mutex_);
@@ -331,7 +333,6 @@ class KubeBackend final : public control::Backend {
   void NoteSleeper(const JobRecord& job, wiring::Gang gang, const core::Observed& observed) const
       RM_REQUIRES(mutex_);
   void WakeGroup(const std::string& job);
-  void DiscoverKueue();
   void OnKueue(bool served);
   // Whether a job has a queue and the API server does not serve Kueue's API.
   bool WaitsForKueue() const RM_REQUIRES(mutex_);

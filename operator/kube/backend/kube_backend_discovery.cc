@@ -32,20 +32,23 @@ void KubeBackend::DiscoverBy(Time at) {
 }
 
 void KubeBackend::Discover() {
-  DiscoverKueue();
-  for (const GangApi api : kGangApis) {
-    const Resource resource = ResourceOf(api);
-    client_.Raw("/apis/" + resource.ApiVersion(), Guard([this, api, resource](Result<Json> result) {
-                  bool served = false;
-                  if (result.ok()) {
-                    for (const Json& item : json::Items(*result, "resources"))
-                      served |= json::Text(item, "name") == resource.plural;
-                  } else if (result.error().code != Code::kNotFound) {
-                    return DiscoverBy(Now() + kDiscoverSoon);
-                  }
-                  OnDiscovered(api, served);
-                }));
-  }
+  AskWhetherServed(kWorkloads, [this](bool served) { OnKueue(served); });
+  for (const GangApi api : kGangApis)
+    AskWhetherServed(ResourceOf(api), [this, api](bool served) { OnDiscovered(api, served); });
+}
+
+void KubeBackend::AskWhetherServed(const Resource& resource, std::function<void(bool served)> done) {
+  client_.Raw("/apis/" + resource.ApiVersion(),
+              Guard([this, resource, done = std::move(done)](const Result<Json>& result) {
+                bool served = false;
+                if (result.ok()) {
+                  for (const Json& item : json::Items(*result, "resources"))
+                    served |= json::Text(item, "name") == resource.plural;
+                } else if (result.error().code != Code::kNotFound) {
+                  return DiscoverBy(Now() + kDiscoverSoon);
+                }
+                done(served);
+              }));
 }
 
 void KubeBackend::OnDiscovered(GangApi api, bool served) {

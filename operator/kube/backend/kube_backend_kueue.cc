@@ -23,19 +23,6 @@ constexpr Duration kAskEvery = seconds(1);
 
 // ---- discovery
 
-void KubeBackend::DiscoverKueue() {
-  client_.Raw("/apis/" + kWorkloads.ApiVersion(), Guard([this](const Result<Json>& result) {
-                bool served = false;
-                if (result.ok()) {
-                  for (const Json& item : json::Items(*result, "resources"))
-                    served |= json::Text(item, "name") == kWorkloads.plural;
-                } else if (result.error().code != Code::kNotFound) {
-                  return DiscoverBy(Now() + kDiscoverSoon);
-                }
-                OnKueue(served);
-              }));
-}
-
 void KubeBackend::OnKueue(bool served) {
   {
     MutexLock lock(mutex_);
@@ -84,16 +71,16 @@ void KubeBackend::NotifyQueued() const {
 Time KubeBackend::AskForQueueHead(Time now) {
   if (now < ask_queue_at_) return ask_queue_at_;
   ask_queue_at_ = now + kAskEvery;
-  bool served = false;
+  bool asks = options_.may_write();
   {
     MutexLock lock(mutex_);
-    served = kueue_.value_or(false);
+    asks = asks && kueue_.value_or(false);
   }
-  if (!served || !options_.may_write()) queues_to_ask_.clear();
+  if (!asks) queues_to_ask_.clear();
   if (queues_to_ask_.empty()) {
     if (now < queue_round_at_) return ask_queue_at_ = queue_round_at_;
     queue_round_at_ = now + kQueueRound;
-    if (!served || !options_.may_write()) return ask_queue_at_ = queue_round_at_;
+    if (!asks) return ask_queue_at_ = queue_round_at_;
     std::map<std::pair<std::string, std::string>, Queue> queues;
     for (const Job& job : jobs_.All()) {
       if (job->queue.empty()) continue;
