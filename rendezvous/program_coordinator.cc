@@ -80,8 +80,8 @@ void ProgramCoordinator::ShiftTimes(Duration gap) {
     shift(peer.lost_at);
     shift(peer.restart_at);
   }
-  for (Time* time :
-       {&started_at_, &first_state_, &last_join_, &formed_at_, &incident_due_, &ranks_due_, &stop_until_})
+  for (Time* time : {&started_at_, &first_state_, &last_join_, &formed_at_, &failure_seen_, &incident_due_,
+                     &ranks_due_, &stop_until_})
     shift(*time);
 }
 

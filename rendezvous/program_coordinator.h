@@ -22,7 +22,7 @@
 //     order of roles, with the workers first, then of pods and slots.
 //  P5 Each incarnation has at most one incident: its earliest failure, where a crash outweighs an exit code
 //     that frameworks use for a lost peer. Programs that end later, or after an order to stop, are
-//     consequences.
+//     consequences, and so is what fails after an agent was heard last that turns out to be lost.
 //  P6 After an incident no incarnation starts before AllowRestart for it.
 //  P7 A rank whose role restarts alone has at most one program at a time: its next life starts after its
 //  agent
@@ -135,6 +135,8 @@ class ProgramCoordinator final : public JobCoordinator {
   bool Decided() const;
   // What contradicts the success of a launcher (P8); empty: nothing.
   std::string MissingRanks() const;
+  // Whether an agent was not heard since the first failure of this incarnation arrived.
+  bool MayHaveLostAPeer() const;
   // Whether the gang continues without this rank, whose program has failed.
   bool Spared(const Peer& peer) const;
   bool RestartsAlone(const Peer& peer) const;
@@ -169,6 +171,7 @@ class ProgramCoordinator final : public JobCoordinator {
   std::unordered_map<std::string, int32_t> ranks_;  // by agent
   std::map<std::string, FailureRecord> lost_;       // its members that are lost, by agent
   Generation accounted_ = 0;                        // see AllowRestart
+  Time failure_seen_{};                             // when the first of the gathered failures arrived
   Time incident_due_ = kNever;                      // when the gathered failures are judged
   Time ranks_due_ = kNever;                         // when ranks that are missing are a failure
   Time stop_until_ = kNever;                        // when agents that still run something are given up

@@ -217,8 +217,18 @@ bool ProgramCoordinator::CheckRunning(Time now) {
   }
   if (root != nullptr) {
     const ProgramState& state = *root->state;
-    if (incident_due_ == kNever) incident_due_ = now + programs_.gather_window;
-    if (now < incident_due_ && SuspicionOf(state) != Suspicion::kRoot) return false;
+    if (incident_due_ == kNever) {
+      failure_seen_ = now;
+      incident_due_ = now + programs_.gather_window;
+    }
+    if (SuspicionOf(state) != Suspicion::kRoot) {
+      if (now < incident_due_) return false;
+      // Judged by silence_limit at the latest, when what is not heard is lost.
+      if (now < failure_seen_ + 2 * options_.silence_limit && MayHaveLostAPeer()) {
+        incident_due_ = now + programs_.gather_window;
+        return false;
+      }
+    }
     FailCurrent({root->pod, state.evidence, state.exit_code, state.message}, true, now);
     return true;
   }
@@ -245,6 +255,16 @@ bool ProgramCoordinator::CheckRunning(Time now) {
   CountProgress(now);
   StopCurrent(programs_.stop_grace, now);
   return true;
+}
+
+// Survivors of a node that is switched off may fail before its agent counts as lost. So a failure that may be
+// a consequence waits until every other agent has been heard since: a ping, or its loss.
+bool ProgramCoordinator::MayHaveLostAPeer() const {
+  return std::any_of(members_.begin(), members_.end(), [&](const Member& member) {
+    const auto it = peers_.find(member.id);
+    if (it == peers_.end() || it->second.silent || EndedInCurrent(it->second)) return false;
+    return it->second.connection == 0 || it->second.heard <= failure_seen_;
+  });
 }
 
 Time ProgramCoordinator::GrowthDue() const {

@@ -220,5 +220,6 @@ class Faults:
         self.addCleanup(self.rig.nodes.boot, victim)
         self.rig.wait("node", lambda _: all(self.rig.uids("node").get(pod) not in (None, pods[pod]) for pod in lost), "new pods")
         self.pause("node", lost_at)
-        self.finished("node", 3)
+        status = self.finished("node", 3)
+        self.assertEqual(status.get("restarts", {}).get("charged", 0), 0, "the loss of a node is not charged")
         self.kept("node", {key: uid for key, uid in pods.items() if key not in lost})

@@ -102,6 +102,40 @@ TEST_F(ProgramCoordinatorTest, AnAbortOfAPeerIsAConsequence) {
   EXPECT_EQ(report().incident->root.message, "ModuleNotFoundError: No module named 'x'");
 }
 
+// The node of pod-1 was switched off: its peer fails first, and its agent counts as lost later.
+TEST_F(ProgramCoordinatorTest, TheFailureOfASurvivorIsNotChargedWhenItsPeerTurnsOutToBeLost) {
+  for (const std::string message : {"RuntimeError: Connection closed by peer", "Traceback: something else"}) {
+    SCOPED_TRACE(message);
+    Make(2, 2, 2);
+    Form({0, 1});
+    mute_ = {1};
+    Pass(seconds(1));
+    End(0, 1, message);
+    Pass(seconds(1));
+    EXPECT_EQ(report().phase, GangPhase::kActive) << "agent 1 may be lost, or late";
+    Pass(seconds(2));
+    EXPECT_FALSE(report().incident.has_value());
+    EXPECT_EQ(report().silent_pods, (std::vector<std::string>{"pod-1"}));
+    EXPECT_EQ(report().last_failure->pod, "pod-1");
+    mute_.clear();
+    state_.clear();
+  }
+}
+
+TEST_F(ProgramCoordinatorTest, TheFailureOfAProgramIsChargedWhenItsPeersAreHeardAgain) {
+  Make(2, 2, 2);
+  Form({0, 1});
+  mute_ = {1};
+  Pass(seconds(1));
+  End(0, 1, "ValueError: the data is broken");
+  Pass(seconds(1));
+  EXPECT_FALSE(report().incident.has_value());
+  mute_.clear();
+  Pass(milliseconds(500));
+  ASSERT_TRUE(report().incident.has_value());
+  EXPECT_EQ(report().incident->root.message, "ValueError: the data is broken");
+}
+
 TEST_F(ProgramCoordinatorTest, ALostAgentNeedsNoPermission) {
   Make(2, 2, 2);
   Form({0, 1});
