@@ -30,8 +30,8 @@ struct ProgramOptions {
   Duration stop_grace = seconds(30);
   // The same after a failure, if that is shorter: its peers are lost, so a program can finish little.
   Duration failure_grace = seconds(5);
-  // How long reports of earlier failures may take, unless the first one is certainly no consequence. After it,
-  // such a failure waits for a sign of life of every other agent.
+  // How long reports of earlier failures may take, unless the first one is certainly no consequence. After
+  // it, such a failure waits for a sign of life of every other agent.
   Duration gather_window = milliseconds(100);
   // How long the report of a rank may take after the launcher's (ProgramPolicy::counts_ranks).
   Duration rank_grace = seconds(2);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// controller_sim [--seed N] [--seeds M] [--mutation K|all] [--trace]
+// controller_sim [--seed N|today] [--seeds M] [--mutation K|all] [--trace]
 //
-// Runs seeds N to N+M-1. Without a mutation, every run must keep all invariants; with one, some run must
-// break an invariant. The exit status is 0 if so. Each breach prints the command that repeats it.
+// Runs seeds N to N+M-1; `today` is a first seed above 1,000,000 that differs every day (UTC), so that a
+// suite that runs every day plays new ones. Without a mutation, every run must keep all invariants; with one,
+// some run must break an invariant. The exit status is 0 if so. Each breach prints the command that repeats
+// it.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -16,6 +18,13 @@
 namespace ringmaster::sim {
 namespace {
 
+// REQUIRES: seeds > 0. Days do not overlap while they run equally many seeds.
+uint64_t FirstSeedOfToday(uint64_t seeds) {
+  const auto since_epoch = std::chrono::system_clock::now().time_since_epoch();
+  const auto days = std::chrono::floor<std::chrono::days>(since_epoch).count();
+  return 1'000'001 + static_cast<uint64_t>(days) * seeds;
+}
+
 struct Flags {
   uint64_t seed = 1;
   uint64_t seeds = 1;
@@ -25,6 +34,7 @@ struct Flags {
 };
 
 bool Parse(int argc, char** argv, Flags& flags) {
+  bool today = false;
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
     if (name == "--trace") {
@@ -33,7 +43,9 @@ bool Parse(int argc, char** argv, Flags& flags) {
     }
     if (i + 1 == argc) return false;
     const char* value = argv[++i];
-    if (name == "--seed")
+    if (name == "--seed" && std::strcmp(value, "today") == 0)
+      today = true;
+    else if (name == "--seed")
       flags.seed = std::strtoull(value, nullptr, 10);
     else if (name == "--seeds")
       flags.seeds = std::strtoull(value, nullptr, 10);
@@ -44,6 +56,7 @@ bool Parse(int argc, char** argv, Flags& flags) {
     else
       return false;
   }
+  if (today) flags.seed = FirstSeedOfToday(flags.seeds);
   return flags.mutation >= 0 && flags.mutation <= kMutations;
 }
 
@@ -76,11 +89,11 @@ bool RunSeeds(const Flags& flags, Mutation mutation, bool report) {
   }
   if (report) {
     fmt::print(
-        "{} seeds in {:.1f} s: {} decisions, {} succeeded, {} failed, {} attempts, {} restarts, {} "
+        "{} seeds from {} in {:.1f} s: {} decisions, {} succeeded, {} failed, {} attempts, {} restarts, {} "
         "controller "
         "crashes\n",
-        flags.seeds, ToSeconds(std::chrono::steady_clock::now() - start), decisions, succeeded, failed,
-        attempts, restarts, crashes);
+        flags.seeds, flags.seed, ToSeconds(std::chrono::steady_clock::now() - start), decisions, succeeded,
+        failed, attempts, restarts, crashes);
   }
   return found;
 }
@@ -88,7 +101,8 @@ bool RunSeeds(const Flags& flags, Mutation mutation, bool report) {
 int Main(int argc, char** argv) {
   Flags flags;
   if (!Parse(argc, argv, flags)) {
-    fmt::print(stderr, "usage: controller_sim [--seed N] [--seeds M] [--mutation 0..{}|all] [--trace]\n",
+    fmt::print(stderr,
+               "usage: controller_sim [--seed N|today] [--seeds M] [--mutation 0..{}|all] [--trace]\n",
                kMutations);
     return 2;
   }
