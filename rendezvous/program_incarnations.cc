@@ -223,7 +223,8 @@ bool ProgramCoordinator::CheckRunning(Time now) {
     }
     if (SuspicionOf(state) != Suspicion::kRoot) {
       if (now < incident_due_) return false;
-      // Judged by silence_limit at the latest, when what is not heard is lost.
+      // What is not heard is lost after silence_limit, which ends this stage. The bound is for an agent
+      // whose loss does not.
       if (now < failure_seen_ + 2 * options_.silence_limit && MayHaveLostAPeer()) {
         incident_due_ = now + programs_.gather_window;
         return false;
