@@ -282,7 +282,14 @@ void Controller::Finish(const Key& key, State& state, Time now) {
     Retry(key, now);
   } else {
     backoff_.Reset(key);
-    for (core::Event& event : state.events) commands_.push_back(DoRecord{key, std::move(event)});
+    for (core::Event& event : state.events) {
+      Key subject = key;
+      if (!event.of.empty()) {
+        subject = Key::Parse(event.of);
+        event.message = key.ToString() + " " + event.message;
+      }
+      commands_.push_back(DoRecord{std::move(subject), std::move(event)});
+    }
     if (state.requeue_at) queue_.AddAt(key, std::max(*state.requeue_at, now + kMinRequeue));
     if (state.truncated) queue_.Add(key, now);
   }

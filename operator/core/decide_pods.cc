@@ -502,10 +502,6 @@ Decision Converge(const Observed& o, Time now, Requeue& requeue) {
       decision.reason = "waiting for pods";
     } else {
       const Display display = Refresh(o, std::move(next), now, decision, requeue);
-      const Condition& scheduled = display.Of(ConditionType::kScheduled);
-      if (scheduled.reason == Reason::kPreempting && !decision.actions.empty() &&
-          o.status.display.Of(ConditionType::kScheduled).reason != Reason::kPreempting)
-        decision.events.push_back({false, "Preempting", scheduled.message});
       decision.reason =
           display.Of(ConditionType::kReady).truth == Truth::kTrue ? "as desired" : "waiting for pods";
       if (decision.actions.empty()) ReportToQuota(o, decision.actions);

@@ -22,18 +22,20 @@ std::optional<Decision> CheckPreemption(const Observed& o, Time now) {
     const Preemption& asked = *o.preempt;
     Ledger next = ledger;
     next.preemption = asked;
+    // The preemptor cannot report this itself: it may have room before its next decision.
     if (asked.workers == 0) {
       next.stop_since = now;
       return WriteLedger(
           o, std::move(next), now, "preempted",
           {{false, "Preempted",
             fmt::format("{}: the workers write a checkpoint and exit; the job resumes when there is room",
-                        PreemptorText(asked))}});
+                        PreemptorText(asked))},
+           {false, "Preempting", "makes room: all workers stop", asked.by}});
     }
-    return WriteLedger(
-        o, std::move(next), now, "preempted to fewer workers",
-        {{false, "Preempted",
-          fmt::format("{}: from {} to {} workers", PreemptorText(asked), o.job.Target(), asked.workers)}});
+    const std::string change = fmt::format("from {} to {} workers", o.job.Target(), asked.workers);
+    return WriteLedger(o, std::move(next), now, "preempted to fewer workers",
+                       {{false, "Preempted", fmt::format("{}: {}", PreemptorText(asked), change)},
+                        {false, "Preempting", "makes room: " + change, asked.by}});
   }
   if (ledger.preemption && ledger.preemption->workers > 0 && !o.preemptor_waits) {
     Ledger next = ledger;

@@ -338,6 +338,8 @@ struct Event {
   bool warning = false;
   std::string reason;
   std::string message;
+  std::string of{};  // another job, namespace/name, which gets the event; the message then follows the name
+                     // of this one
   bool operator==(const Event&) const = default;
 };
 

@@ -339,6 +339,13 @@ TEST_F(ControllerTest, EventsAreSentWhenTheirDecisionIsDone) {
   ASSERT_EQ(after.size(), 1U);
   EXPECT_EQ(std::get<DoRecord>(after[0]).event.reason, "Exit");
 
+  decision.events = {{false, "Preempting", "makes room", "ml/big"}};
+  commands = Ask();
+  after = Step(WriteDone{IdOf(commands[0]), Revision{0}});
+  ASSERT_EQ(after.size(), 1U);
+  EXPECT_EQ(std::get<DoRecord>(after[0]).key, (Key{"ml", "big"}));
+  EXPECT_EQ(std::get<DoRecord>(after[0]).event.message, "default/job makes room");
+
   commands = Ask();
   after = Step(WriteDone{IdOf(commands[0]), Error{Code::kConflict, "x"}});
   EXPECT_TRUE(after.empty());
