@@ -25,6 +25,7 @@ void Visit(V& v, Hello& m) {
   v.Count("attempt", m.attempt);
   // Agents of earlier releases do not send these.
   v.Optional("slot", m.slot), v.Optional("node", m.node), v.Optional("role", m.role);
+  v.Optional("checksPeers", m.checks_peers);
 }
 template <class V>
 void Visit(V& v, Fingerprints& m) {
@@ -148,15 +149,32 @@ template <class V>
 void Visit(V& v, StopProgram& m) {
   v("generation", m.generation), v.Count("graceMs", m.grace_ms);
 }
+template <class V>
+void Visit(V& v, CheckPeers& m) {
+  v("number", m.number), v("step", m.step), v.OptionalList("members", m.members, kMaxMembers);
+}
+template <class V>
+void Visit(V& v, UnreachablePeer& m) {
+  v("peer", m.peer), v.Name("why", m.why);
+}
+template <class V>
+void Visit(V& v, PeersChecked& m) {
+  v("number", m.number), v("step", m.step);
+  v.OptionalList("unreachable", m.unreachable, kMaxUnreachablePeers), v.Optional("failure", m.failure);
+}
 
 // In the order of Message's alternatives.
 constexpr std::array<std::string_view, std::variant_size_v<Message>> kTypeNames = {
-    "hello", "join",         "status",       "down",          "leave", "progress", "done",  "fatal",
-    "ping",  "welcome",      "prepare",      "newGeneration", "evict", "exit",     "facts", "operationFailed",
-    "bye",   "programState", "startProgram", "stopProgram"};
+    "hello",           "join",          "status",       "down",         "leave",
+    "progress",        "done",          "fatal",        "ping",         "welcome",
+    "prepare",         "newGeneration", "evict",        "exit",         "facts",
+    "operationFailed", "bye",           "programState", "startProgram", "stopProgram",
+    "checkPeers",      "peersChecked"};
 
 // In the order of ProgramPhase.
 constexpr std::array<std::string_view, 4> kPhaseNames = {"idle", "running", "stopping", "ended"};
+// In the order of CheckStep.
+constexpr std::array<std::string_view, 3> kCheckStepNames = {"listen", "connect", "end"};
 
 constexpr std::string_view kPingBody = R"({"type":"ping"})";
 constexpr size_t kHeaderBytes = 4;
@@ -217,6 +235,8 @@ struct Writer {
       return value == Urgency::kAbort ? "abort" : "boundary";
     } else if constexpr (std::is_same_v<T, ProgramPhase>) {
       return std::string(kPhaseNames[static_cast<size_t>(value)]);
+    } else if constexpr (std::is_same_v<T, CheckStep>) {
+      return std::string(kCheckStepNames[static_cast<size_t>(value)]);
     } else if constexpr (std::is_same_v<T, std::string>) {
       return Cut(value);
     } else if constexpr (std::is_arithmetic_v<T>) {
@@ -303,6 +323,12 @@ bool Read(const Json& json, Urgency& out) {
 bool Read(const Json& json, ProgramPhase& out) {
   for (size_t i = 0; i < kPhaseNames.size(); ++i) {
     if (json == kPhaseNames[i]) return out = static_cast<ProgramPhase>(i), true;
+  }
+  return false;
+}
+bool Read(const Json& json, CheckStep& out) {
+  for (size_t i = 0; i < kCheckStepNames.size(); ++i) {
+    if (json == kCheckStepNames[i]) return out = static_cast<CheckStep>(i), true;
   }
   return false;
 }

@@ -24,6 +24,7 @@ enum class EventKind : uint8_t {
   kDeviceFault,      // a GPU of a worker has a fault
   kStraggler,        // a member takes longer than the others (straggler_rule.h)
   kStragglerEnded,
+  kPeersUnreachable,  // the first programs wait until all workers reach each other
 };
 
 // `text` is for people; programs read the other members.
@@ -64,6 +65,8 @@ constexpr const char* ReasonOf(EventKind kind) {
       return "Straggler";
     case EventKind::kStragglerEnded:
       return "StragglerRecovered";
+    case EventKind::kPeersUnreachable:
+      return "PeersUnreachable";
   }
   return "Coordinator";
 }
@@ -71,7 +74,7 @@ constexpr const char* ReasonOf(EventKind kind) {
 constexpr bool IsWarning(EventKind kind) {
   return kind == EventKind::kWorkerFailed || kind == EventKind::kWorkerSilent || kind == EventKind::kPaused ||
          kind == EventKind::kOperationFailed || kind == EventKind::kDeviceFault ||
-         kind == EventKind::kStraggler;
+         kind == EventKind::kStraggler || kind == EventKind::kPeersUnreachable;
 }
 
 }  // namespace ringmaster::rendezvous

@@ -43,6 +43,10 @@ struct ProgramOptions {
   Duration last_call = seconds(10);
   // A new coordinator waits this long for the workers of a running incarnation.
   Duration adoption_grace = seconds(20);
+  // The check of the network before the first incarnation: how long an agent may take for one step, which
+  // includes connections that time out, and the pause after a check that has found unreachable workers.
+  Duration check_limit = seconds(15);
+  Duration check_pause = seconds(5);
   // An incarnation without step reports that has run for this long has made progress.
   Duration stable_after = seconds(600);
   // Failures of this incarnation and of older ones are accounted: the next one may start. See AllowRestart.

@@ -30,6 +30,8 @@ struct Hello {
   int32_t slot = 0;       // which of its pod's trainers this agent supervises
   std::string node = {};  // node of the pod; empty: unknown
   std::string role = {};  // of the pod; empty: worker (programs only)
+  // The agent answers CheckPeers (programs only). Agents of earlier builds leave it out.
+  bool checks_peers = false;
   bool operator==(const Hello&) const = default;
 };
 
@@ -326,8 +328,43 @@ struct StopProgram {
   bool operator==(const StopProgram&) const = default;
 };
 
+// The check of the network before the first incarnation (network_check.h). All members take each step before
+// any of them takes the next one: whatever is refused has a listener, and no listener lasts until a program
+// starts.
+enum class CheckStep : uint8_t {
+  kListen,   // listen on the port of the next program
+  kConnect,  // connect to the address of every other member
+  kEnd,      // stop listening
+};
+
+// Only for agents with Hello::checks_peers whose program does not run.
+struct CheckPeers {
+  uint64_t number = 0;  // of the check: increases, also from one coordinator to the next
+  CheckStep step = CheckStep::kListen;
+  std::vector<Member> members = {};  // of kConnect; one of them is the agent
+  bool operator==(const CheckPeers&) const = default;
+};
+
+struct UnreachablePeer {
+  int32_t peer = 0;  // index in CheckPeers::members
+  std::string why;   // "timed out after 5 s"
+  bool operator==(const UnreachablePeer&) const = default;
+};
+
+// After this many peers that it cannot reach, an agent does not try the others.
+inline constexpr size_t kMaxUnreachablePeers = 16;
+
+// Answer to CheckPeers: the step is done.
+struct PeersChecked {
+  uint64_t number = 0;
+  CheckStep step = CheckStep::kListen;
+  std::vector<UnreachablePeer> unreachable = {};  // of kConnect
+  std::string failure = {};                       // of kListen: why no peer can reach this agent
+  bool operator==(const PeersChecked&) const = default;
+};
+
 using Message = std::variant<Hello, Join, MemberStatus, Down, Leave, Progress, Done, Fatal, Ping, Welcome,
                              Prepare, NewGeneration, Evict, Exit, Facts, OperationFailed, Bye, ProgramState,
-                             StartProgram, StopProgram>;
+                             StartProgram, StopProgram, CheckPeers, PeersChecked>;
 
 }  // namespace ringmaster::rendezvous

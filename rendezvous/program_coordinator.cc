@@ -16,7 +16,10 @@ constexpr int64_t kMaxAgeUs = 3'600'000'000;  // of a failure that an agent repo
 }  // namespace
 
 ProgramCoordinator::ProgramCoordinator(const CoordinatorOptions& options)
-    : options_(options), programs_(options.programs.value()), accounted_(programs_.accounted) {
+    : options_(options),
+      programs_(options.programs.value()),
+      accounted_(programs_.accounted),
+      network_(options.term, programs_.check_limit, programs_.check_pause) {
   CHECK(options_.min >= 1 && options_.min <= options_.max, "min {} max {}", options_.min, options_.max);
   newest_step_ = recorded_step_ = progress_mark_ = options_.known_step;
   report_.step = options_.known_step;
@@ -46,6 +49,8 @@ void ProgramCoordinator::On(const CoordinatorEvent& event, Time now) {
         Correct(peer);
       }
       if (std::holds_alternative<Ping>(from->message)) return;
+      if (const auto* checked = std::get_if<PeersChecked>(&from->message))
+        if (!network_.OnAnswer(from->connection, *checked)) return;
       if (stage_ != Stage::kEnded) OnMessage(peer, from->message, now);
     }
   } else if (const auto* arrival = std::get_if<LastArrival>(&event)) {
@@ -83,6 +88,7 @@ void ProgramCoordinator::ShiftTimes(Duration gap) {
   for (Time* time : {&started_at_, &first_state_, &last_join_, &formed_at_, &failure_seen_, &incident_due_,
                      &ranks_due_, &stop_until_})
     shift(*time);
+  network_.ShiftTimes(gap);
 }
 
 // ---- connections
@@ -118,6 +124,7 @@ void ProgramCoordinator::OnConnected(const AgentConnected& event, Time now) {
   peer.slot = hello.slot;
   peer.node = hello.node;
   peer.role = hello.role;
+  peer.checks_peers = hello.checks_peers;
   peer.connection = event.connection;
   peer.heard = now;
   peer.fresh = peer.silent = false;

@@ -29,6 +29,8 @@
 //     reported the end of the last one. No other rank is stopped for it.
 //  P8 The exit code 0 of a launcher counts only when the agents have seen every rank of MPI end with 0
 //     (rank_accounts.h). What is missing after rank_grace is an incident.
+//  P9 The first incarnation of a coordinator that adopts none starts only after all of its agents that can
+//     check the network have reached each other (network_check.h).
 #pragma once
 
 #include <map>
@@ -42,6 +44,7 @@
 #include "base/time.h"
 #include "rendezvous/job_coordinator.h"
 #include "rendezvous/messages.h"
+#include "rendezvous/network_check.h"
 
 namespace ringmaster::rendezvous {
 
@@ -79,6 +82,7 @@ class ProgramCoordinator final : public JobCoordinator {
     bool released = false;              // it was sent Exit
     std::optional<ProgramState> state;  // the last one it reported
     bool fresh = false;                 // reported on this connection
+    bool checks_peers = false;          // it answers CheckPeers
     Time ended_at{};                    // of a state kEnded: when its program ended, by its own clock
     std::string role;                   // empty: worker
     int32_t life = 0;                   // of its program in the current incarnation; see messages.h
@@ -118,6 +122,9 @@ class ProgramCoordinator final : public JobCoordinator {
   void FailCurrent(FailureRecord record, bool incident, Time now);
   void StopCurrent(Duration grace, Time now);
   void CountProgress(Time now);
+  // Returns whether the network is known to be good, or must not be checked.
+  bool CheckNetwork(const std::vector<Peer*>& members, Time now);
+  void ReportUnreachable();
   void Publish(std::vector<Peer*> members, Time now);
   // Sends what brings this agent to where it should be.
   void Correct(Peer& peer);
@@ -189,6 +196,9 @@ class ProgramCoordinator final : public JobCoordinator {
   bool stepped_ = false;       // the current incarnation has reported a step
   int64_t progress_mark_ = 0;  // newest_step_ when the current incarnation started
   int32_t without_progress_ = 0;
+
+  NetworkCheck network_;
+  std::string unreachable_event_;  // the text of the last kPeersUnreachable
 };
 
 }  // namespace ringmaster::rendezvous

@@ -361,19 +361,45 @@ bool ProgramCoordinator::CheckForming(Time now) {
     busy = busy || peer.busy();
     if (peer.leaving) ReleaseIdle(peer);
   }
-  if (busy) return false;
-  if (stop_requested_) {
+  if (stop_requested_ && !busy) {
     End(GangPhase::kStopped, "stopped on request");
     return true;
   }
-  if (now < FormationDue()) return false;
+  if (busy || now < FormationDue()) {
+    network_.Abandon();
+    ReportUnreachable();
+    return false;
+  }
   std::vector<Peer*> members = ReadyPeers();
   std::map<std::string, int32_t> taken;
   std::erase_if(members, [&](const Peer* peer) {
     return taken[peer->role]++ >= (peer->role.empty() ? options_.max : RoleOf(*peer).replicas);
   });
+  if (!CheckNetwork(members, now)) return false;
   Publish(std::move(members), now);
   return true;
+}
+
+bool ProgramCoordinator::CheckNetwork(const std::vector<Peer*>& members, Time now) {
+  if (current_ != 0) return true;
+  std::vector<NetworkCheck::Participant> participants;
+  for (const Peer* peer : members) {
+    if (!peer->checks_peers) continue;
+    participants.push_back({peer->connection, {peer->agent, peer->pod, peer->state->address}});
+  }
+  const bool good = network_.Advance(std::move(participants), now, &outputs_);
+  ReportUnreachable();
+  return good;
+}
+
+void ProgramCoordinator::ReportUnreachable() {
+  const std::string& text = network_.unreachable();
+  if (text == report_.unreachable) return;
+  report_.unreachable = text;
+  report_dirty_ = true;
+  if (text.empty() || text == unreachable_event_) return;
+  unreachable_event_ = text;
+  AddEvent(EventKind::kPeersUnreachable, "no program starts until the workers reach each other: " + text);
 }
 
 // Takes over an incarnation that started under an earlier coordinator. Returns true if the stage changed.
@@ -416,6 +442,8 @@ bool ProgramCoordinator::Adopt(Time now) {
 void ProgramCoordinator::SetCurrent(Generation generation, std::vector<Member> members) {
   current_ = generation;
   members_ = std::move(members);
+  network_.Abandon();
+  ReportUnreachable();
   start_message_ = std::make_shared<const Message>(StartProgram{current_, members_});
   ranks_.clear();
   for (const Member& member : members_) ranks_.emplace(member.id, static_cast<int32_t>(ranks_.size()));
@@ -508,6 +536,7 @@ Time ProgramCoordinator::next_wakeup() const {
   if (stage_ == Stage::kForming) {
     // Due already, but agents still run something: their reports come as events.
     if (const Time due = FormationDue(); due > last_on_) wake = std::min(wake, due);
+    wake = std::min(wake, network_.due());
     if (current_ == 0 && first_state_ != kNever && first_state_ + programs_.adoption_grace > last_on_)
       wake = std::min(wake, first_state_ + programs_.adoption_grace);
   }

@@ -50,6 +50,8 @@ void ProgramMemberCore::On(const program::Event& event, Time now) {
     if (runs()) SendUp(std::move(progress));
   } else if (const auto* ranks = std::get_if<program::RanksSucceeded>(&event)) {
     if (runs()) OnRanks(ranks->ranks, now);
+  } else if (const auto* checked = std::get_if<program::Checked>(&event)) {
+    if (!runs()) SendUp(checked->result);
   } else if (std::holds_alternative<program::Terminate>(event)) {
     OnTerminate(now);
   }
@@ -88,7 +90,18 @@ void ProgramMemberCore::OnCoordinator(const Message& message, Time now) {
     if (runs()) Stop(milliseconds(std::max<int64_t>(0, stop->grace_ms)), now);
   } else if (const auto* exit = std::get_if<rendezvous::Exit>(&message)) {
     ExitWhenStopped(exit->code, exit->reason, options_.stop_grace, now);
+  } else if (const auto* check = std::get_if<CheckPeers>(&message)) {
+    OnCheck(*check);
   }
+}
+
+// The port of the next program is in use while a program runs.
+void ProgramMemberCore::OnCheck(const CheckPeers& order) {
+  if (runs() || leaving_ || exit_) return;
+  const auto self = std::find_if(order.members.begin(), order.members.end(),
+                                 [&](const Member& member) { return member.id == options_.hello.agent; });
+  if (order.step == CheckStep::kConnect && self == order.members.end()) return;
+  commands_.push_back(program::Check{order, static_cast<size_t>(self - order.members.begin())});
 }
 
 void ProgramMemberCore::OnStart(const StartProgram& order, Time now) {

@@ -62,9 +62,12 @@ struct Reported {  // the program has reported progress
 struct RanksSucceeded {  // further ranks of MPI in the program have ended with exit code 0
   std::vector<RankCount> ranks;
 };
+struct Checked {  // what Check has found
+  PeersChecked result;
+};
 struct Terminate {};  // SIGTERM or SIGINT: the first is a planned leave, the second ends at once
 using Event = std::variant<Started, Tick, Connected, Disconnected, FromCoordinator, Ended, Hung, Reported,
-                           RanksSucceeded, Terminate>;
+                           RanksSucceeded, Checked, Terminate>;
 
 // ---- commands
 struct Connect {
@@ -79,6 +82,12 @@ struct Start {  // Ended follows, also when it cannot be started
   int32_t rank = 0;
   bool operator==(const Start&) const = default;
 };
+// Take a step of the check of the network: Checked follows, unless another Check or Start comes before.
+struct Check {
+  CheckPeers order;
+  size_t self = 0;  // index of this agent in order.members, of CheckStep::kConnect
+  bool operator==(const Check&) const = default;
+};
 struct Signal {  // to the program; SIGKILL goes to all of its processes
   bool kill = false;
   bool operator==(const Signal&) const = default;
@@ -88,7 +97,7 @@ struct Exit {  // the last command: kill what is left, flush unsent messages, th
   std::string message;
   bool operator==(const Exit&) const = default;
 };
-using Command = std::variant<Connect, Send, Start, Signal, Exit>;
+using Command = std::variant<Connect, Send, Start, Check, Signal, Exit>;
 }  // namespace program
 
 class ProgramMemberCore {
@@ -110,6 +119,7 @@ class ProgramMemberCore {
   }
   void OnCoordinator(const Message& message, Time now);
   void OnStart(const StartProgram& order, Time now);
+  void OnCheck(const CheckPeers& order);
   void OnEnded(const program::Ended& event, Time now);
   void OnRanks(const std::vector<RankCount>& ranks, Time now);
   void OnTerminate(Time now);

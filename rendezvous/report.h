@@ -64,6 +64,8 @@ struct Report {
   std::optional<FailureRecord> last_failure;
   // Of programs: the newest failure of a program. The next incarnation waits until it is accounted.
   std::optional<Incident> incident;
+  // Of programs: which workers cannot reach which others. The first incarnation waits for it to be empty.
+  std::string unreachable;
   std::string failure;  // why the job failed, unless last_failure is the reason
   std::optional<Done> done;
   bool operator==(const Report&) const = default;

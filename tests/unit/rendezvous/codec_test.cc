@@ -56,6 +56,11 @@ std::vector<Message> OneOfEach() {
           StartProgram{7, {{"agent", "pod-0", "10.0.0.1:4000"}}},
           StartProgram{7, {{"agent", "pod-0", "10.0.0.1:4000", "", "k"}}},
           StopProgram{7, 30000},
+          CheckPeers{kHuge, CheckStep::kListen},
+          CheckPeers{kHuge, CheckStep::kConnect, {{"agent", "pod-0", "10.0.0.1:4000"}}},
+          PeersChecked{kHuge, CheckStep::kConnect, {{0, "Connection refused"}, {511, ""}}},
+          PeersChecked{kHuge, CheckStep::kListen, {}, "listen on port 4000: Address already in use"},
+          PeersChecked{1, CheckStep::kEnd},
           Welcome{"j"},
           Prepare{kHuge, Urgency::kBoundary, true},
           Prepare{1, Urgency::kAbort, false},
@@ -119,6 +124,31 @@ TEST(Codec, AcceptsHelloWithoutSlotAndNode) {
   EXPECT_TRUE(**back == Message(Hello{"j", "p", "a", "s", 7}));
 }
 
+TEST(Codec, AHelloOfEarlierBuildsChecksNoPeers) {
+  Hello hello{"j", "p", "a", "s", 7};
+  EXPECT_EQ(Encode(hello).find("checksPeers"), std::string::npos);
+  hello.checks_peers = true;
+  const auto back = Through(Encode(hello));
+  ASSERT_TRUE(back.ok()) << back.error().message;
+  EXPECT_TRUE(**back == Message(hello));
+}
+
+TEST(Codec, TheAnswerToACheckIsBounded) {
+  const PeersChecked most{
+      1, CheckStep::kConnect,
+      std::vector<UnreachablePeer>(kMaxUnreachablePeers, {0, std::string(kMaxNameBytes, 'x')})};
+  EXPECT_TRUE(Through(Encode(most)).ok());
+  EXPECT_LT(Encode(most).size(), kMaxAgentFrameBytes);
+  PeersChecked more = most;
+  more.unreachable.push_back({});
+  EXPECT_FALSE(Through(Encode(more)).ok());
+  PeersChecked longer = most;
+  longer.unreachable.front().why += "x";
+  EXPECT_FALSE(Through(Encode(longer)).ok());
+  PeersChecked failed{1, CheckStep::kListen, {}, std::string(kMaxNameBytes + 1, 'x')};
+  EXPECT_FALSE(Through(Encode(failed)).ok());
+}
+
 TEST(Codec, APingWithoutBusyTimeIsThatOfEarlierBuilds) {
   EXPECT_EQ(Encode(Ping{}).substr(4), R"({"type":"ping"})");
 }
@@ -172,6 +202,10 @@ TEST(Codec, ErrorsNameTheMember) {
       {R"({"type":"prepare","generation":18446744073709551616,"urgency":"abort","stop":false})",
        "generation"},
       {R"({"type":"prepare","generation":1,"urgency":"soon","stop":false})", "urgency"},
+      {R"({"type":"checkPeers","number":1,"step":"dial"})", "step"},
+      {R"({"type":"peersChecked","number":-1,"step":"end"})", "number"},
+      {R"({"type":"peersChecked","number":1,"step":"connect","unreachable":[{"peer":0}]})",
+       "unreachable[0].why: missing"},
       {R"({"type":"exit","code":2147483648,"reason":""})", "code"},
       {R"({"type":"exit","code":1e400,"reason":""})", "JSON"},
       {R"({"type":"exit","code":1,"code":2,"reason":""})", "duplicate"},

@@ -42,6 +42,7 @@ class ProgramCoordinatorTest : public testing::Test {
       if (const auto* line = std::get_if<EventLine>(&output)) lines_.push_back(line->text);
     }
     for (const ConnectionId c : asked) On(LastArrival{c, Time::min()});
+    for (const auto& [n, order] : std::exchange(to_answer_, {})) Answer(n, order);
     for (const int n : std::exchange(to_report_, {})) Report(n);
   }
   void Pass(Duration duration) {
@@ -60,6 +61,7 @@ class ProgramCoordinatorTest : public testing::Test {
     connections_[c] = n;
     Hello hello = {"default/job", Pod(n), Agent(n), ""};
     if (const auto role = roles_.find(n); role != roles_.end()) hello.role = role->second;
+    hello.checks_peers = checks_peers_ && !old_.contains(n);
     On(AgentConnected{c, hello});
     Report(n);
   }
@@ -80,6 +82,19 @@ class ProgramCoordinatorTest : public testing::Test {
     state.message = message;
     Report(n);
   }
+  // Agent n takes a step of the check of the network.
+  void Answer(int n, const CheckPeers& order) {
+    PeersChecked result{order.number, order.step};
+    if (order.step == CheckStep::kListen) listening_.insert(n);
+    if (order.step == CheckStep::kEnd) listening_.erase(n);
+    for (size_t i = 0; i < order.members.size(); ++i) {
+      const int peer = std::stoi(order.members[i].id.substr(6));
+      EXPECT_TRUE(listening_.contains(peer)) << n << " connects to " << peer;
+      if (blocked_.contains({n, peer}))
+        result.unreachable.push_back({static_cast<int32_t>(i), "timed out after 5 s"});
+    }
+    if (const ConnectionId c = ConnectionOf(n); c != 0) On(MessageFrom{c, result});
+  }
   void Deliver(ConnectionId c, const Message& message) {
     if (!connections_.contains(c)) return;
     const int n = connections_.at(c);
@@ -90,6 +105,7 @@ class ProgramCoordinatorTest : public testing::Test {
                                      [&](const Member& member) { return member.id == Agent(n); });
       ASSERT_NE(self, start->members.end());
       ASSERT_GT(std::pair(start->generation, start->life), std::pair(state.generation, state.life));
+      EXPECT_TRUE(listening_.empty()) << "a program would find the listener of an agent";
       state = {ProgramPhase::kRunning, start->generation, static_cast<int32_t>(self - start->members.begin()),
                static_cast<int32_t>(start->members.size())};
       state.life = start->life;
@@ -102,6 +118,9 @@ class ProgramCoordinatorTest : public testing::Test {
         stop_grace_ms_ = stop->grace_ms;
         to_report_.insert(n);
       }
+    } else if (const auto* check = std::get_if<CheckPeers>(&message)) {
+      checks_[n].push_back(*check);
+      if (!withholding_.contains(n)) to_answer_.emplace_back(n, *check);
     } else if (const auto* exit = std::get_if<Exit>(&message)) {
       exits_[n] = exit->code;
     }
@@ -131,6 +150,14 @@ class ProgramCoordinatorTest : public testing::Test {
   std::map<int, int32_t> exits_;
   std::set<int> mute_;
   std::set<int> to_report_;
+  // The check of the network.
+  bool checks_peers_ = false;
+  std::set<int> old_;                      // agents of earlier builds
+  std::set<std::pair<int, int>> blocked_;  // the first cannot reach the second
+  std::set<int> withholding_;              // agents that do not answer
+  std::set<int> listening_;
+  std::map<int, std::vector<CheckPeers>> checks_;  // what each agent received
+  std::vector<std::pair<int, CheckPeers>> to_answer_;
   std::vector<std::string> lines_;
   StartProgram last_start_;
   int starts_ = 0;

@@ -137,6 +137,18 @@ TEST_F(ProgramMemberTest, LeavesByPlanAndWithoutACoordinatorByItself) {
   EXPECT_TRUE(Has(On(program::Ended{143, "exit", "", Duration{0}}), program::Exit{143, "terminated"}));
 }
 
+TEST_F(ProgramMemberTest, ChecksItsPeersWhileNoProgramRuns) {
+  const CheckPeers order{7, CheckStep::kConnect, {{"other", "pod-1", "a:1"}, {"agent", "pod-0", "b:2"}}};
+  EXPECT_TRUE(Has(From(order), program::Check{order, 1}));
+  const PeersChecked result{7, CheckStep::kConnect, {{0, "Connection refused"}}};
+  EXPECT_TRUE(Has(On(program::Checked{result}), program::Send{result}));
+  EXPECT_TRUE(Any<program::Check>(From(CheckPeers{8, CheckStep::kListen})));
+  EXPECT_FALSE(Any<program::Check>(From(CheckPeers{8, CheckStep::kConnect, {{"other", "pod-1", "a:1"}}})))
+      << "this agent takes no part";
+  From(Order(5));
+  EXPECT_FALSE(Any<program::Check>(From(CheckPeers{9, CheckStep::kListen}))) << "its port is in use";
+}
+
 TEST_F(ProgramMemberTest, AProgramThatSurvivesSigkillDoesNotKeepTheAgent) {
   From(Order(5));
   From(rendezvous::Exit{75, "its attempt is obsolete"});
