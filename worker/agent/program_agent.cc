@@ -46,6 +46,7 @@ rendezvous::ProgramMemberOptions MemberOptionsOf(const Config& config) {
   // ProgramAgent::Send fills in the secret.
   options.hello = {config.job,     config.pod,  uuid->substr(0, 36), "",
                    config.attempt, config.slot, config.node,         config.role};
+  options.hello.checks_peers = true;
   options.stop_grace = config.stop_grace;
   if (config.doorbell >= 0) options.ping_interval = SlotRelay::kSlotPingInterval;
   return options;
@@ -118,16 +119,19 @@ int ProgramAgent::Run() {
 }
 
 void ProgramAgent::WaitForEvents() {
-  std::array<pollfd, 9> polled = {pollfd{signals_.get(), POLLIN, 0},
-                                  link_.PollFor(),
-                                  pollfd{out_.read_fd(), POLLIN, 0},
-                                  pollfd{err_.read_fd(), POLLIN, 0},
-                                  pollfd{out_.write_fd(), POLLOUT, 0},
-                                  pollfd{err_.write_fd(), POLLOUT, 0},
-                                  pollfd{socket_ ? socket_->fd() : -1, POLLIN, 0},
-                                  pollfd{spare_ ? spare_->fd() : -1, POLLIN, 0},
-                                  pollfd{mpi_socket_ ? mpi_socket_->fd() : -1, POLLIN, 0}};
-  const Time due = std::min({core_.next_wakeup(), link_.deadline(), progress_.due(), watch_at_, spare_at_});
+  std::array<pollfd, 11> polled = {pollfd{signals_.get(), POLLIN, 0},
+                                   link_.PollFor(),
+                                   pollfd{out_.read_fd(), POLLIN, 0},
+                                   pollfd{err_.read_fd(), POLLIN, 0},
+                                   pollfd{out_.write_fd(), POLLOUT, 0},
+                                   pollfd{err_.write_fd(), POLLOUT, 0},
+                                   pollfd{socket_ ? socket_->fd() : -1, POLLIN, 0},
+                                   pollfd{spare_ ? spare_->fd() : -1, POLLIN, 0},
+                                   pollfd{mpi_socket_ ? mpi_socket_->fd() : -1, POLLIN, 0},
+                                   pollfd{listener_ ? listener_->fd() : -1, POLLIN, 0},
+                                   pollfd{dialer_.fd(), POLLIN, 0}};
+  const Time due = std::min(
+      {core_.next_wakeup(), link_.deadline(), progress_.due(), watch_at_, spare_at_, dialer_.deadline()});
   const Duration wait =
       std::clamp<Duration>(due == kNever ? seconds(1) : due - Now(), Duration::zero(), seconds(1));
   const auto whole = std::chrono::duration_cast<seconds>(wait);
@@ -141,6 +145,8 @@ void ProgramAgent::WaitForEvents() {
   if (polled[3].revents != 0) err_.OnReadable();
   if (polled[6].revents != 0) ReadSocket(now);
   if (polled[8].revents != 0) ReadMpi(now);
+  if (polled[9].revents != 0 && listener_) listener_->OnReadable();
+  if (polled[10].revents != 0 || now >= dialer_.deadline()) AdvanceCheck(now);
   if (now >= progress_.due()) ReportProgress(now);
   if (now >= watch_at_) WatchForHang(now);
   if (polled[7].revents != 0) OnSpare();
@@ -172,6 +178,8 @@ void ProgramAgent::Execute(const program::Command& command) {
     Send(up->message);
   } else if (const auto* start = std::get_if<program::Start>(&command)) {
     Start(*start);
+  } else if (const auto* check = std::get_if<program::Check>(&command)) {
+    Check(*check);
   } else if (const auto* signal = std::get_if<program::Signal>(&command)) {
     if (!program_) return;
     log::Info("{} to the program pid={}", signal->kill ? "SIGKILL" : "SIGTERM", program_->pid());
@@ -258,10 +266,45 @@ void ProgramAgent::LoseLink(const Error& why) {
   Feed(program::Disconnected{});
 }
 
+// ---- the check of the network
+
+void ProgramAgent::Check(const program::Check& check) {
+  using rendezvous::CheckStep;
+  const rendezvous::CheckPeers& order = check.order;
+  check_number_ = order.number;
+  dialer_.Cancel();
+  if (order.step == CheckStep::kConnect) {
+    std::vector<std::string> addresses;
+    for (const rendezvous::Member& member : order.members) addresses.push_back(member.address);
+    dialer_.Start(std::move(addresses), check.self, Now());
+    return AdvanceCheck(Now());
+  }
+  rendezvous::PeersChecked result{order.number, order.step};
+  if (order.step == CheckStep::kEnd) {
+    listener_.reset();
+  } else if (!port_) {
+    result.failure = "it has no free port";
+  } else if (!listener_) {
+    Result<PeerListener> opened = PeerListener::Open(port_->port());
+    if (opened.ok())
+      listener_.emplace(std::move(opened).value());
+    else
+      result.failure = opened.error().message;
+  }
+  Feed(program::Checked{std::move(result)});
+}
+
+void ProgramAgent::AdvanceCheck(Time now) {
+  if (auto unreachable = dialer_.Advance(now))
+    Feed(program::Checked{{check_number_, rendezvous::CheckStep::kConnect, *std::move(unreachable)}});
+}
+
 // ---- the program
 
 void ProgramAgent::Start(const program::Start& start) {
   CHECK(!program_, "a process of the last program is left");
+  dialer_.Cancel();
+  listener_.reset();
   port_.reset();  // the program binds it now
   std::vector<std::string> variables = config_.trainer.variables;
   for (std::string& variable : ProgramEnvironment(config_.framework, start.order, start.rank))

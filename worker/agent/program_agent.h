@@ -19,6 +19,7 @@
 #include "worker/agent/config.h"
 #include "worker/agent/coordinator_link.h"
 #include "worker/agent/log_pipe.h"
+#include "worker/agent/peer_check.h"
 #include "worker/agent/private_folder.h"
 #include "worker/agent/program_hang_watch.h"
 #include "worker/agent/program_process.h"
@@ -61,6 +62,8 @@ class ProgramAgent {
   void OnEnded(int exit_code);
   // The address at which the next program of this agent will be reached: with a port that is kept for it.
   std::string NextAddress();
+  void Check(const rendezvous::program::Check& check);
+  void AdvanceCheck(Time now);
   // After Exit: sends pending messages, kills the program, flushes the logs.
   void Shutdown();
   std::string LastWords() const;
@@ -96,6 +99,9 @@ class ProgramAgent {
   std::optional<ProgramProcess> program_;  // until no process of it is left
   std::optional<ReservedPort> port_;       // of the next program
   uint32_t ports_used_ = 0;
+  std::optional<PeerListener> listener_;  // on port_, during a check of the network
+  PeerDialer dialer_;
+  uint64_t check_number_ = 0;
   std::deque<rendezvous::program::Event> events_;  // consequences of the command being executed
   bool executing_ = false;
   std::optional<rendezvous::program::Exit> exit_;
