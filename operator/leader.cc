@@ -125,7 +125,8 @@ Status Leader::StartServer(const identity::Certificates& certificates) {
     if (line.kind == rendezvous::EventKind::kGenerationFormed) metrics->GenerationFormed(line.recovery);
     if (line.kind == rendezvous::EventKind::kWorkerFailed && !line.pod.empty()) metrics->WorkerFailed();
     log::Info("{} {}", backend->JobTag(control::Key::Parse(job)), line.text);
-    if (line.kind == rendezvous::EventKind::kDeviceFault || line.kind == rendezvous::EventKind::kStraggler)
+    if (line.kind == rendezvous::EventKind::kDeviceFault || line.kind == rendezvous::EventKind::kStraggler ||
+        line.kind == rendezvous::EventKind::kPeersUnreachable)
       backend->Record(control::Key::Parse(job), {true, rendezvous::ReasonOf(line.kind), line.text});
   };
   callbacks.on_busy_times = [metrics = &deps_.metrics](const std::string&,

@@ -19,6 +19,7 @@ using rendezvous::GangPhase;
 
 std::string NoteOf(const rendezvous::Report& report, bool stopping) {
   if (stopping || report.phase == GangPhase::kStopping) return "stopping";
+  if (!report.unreachable.empty()) return "waiting: workers cannot reach each other";
   if (report.phase == GangPhase::kForming) return "waiting for workers";
   if (report.phase == GangPhase::kPaused) return "paused: too few workers";
   return {};

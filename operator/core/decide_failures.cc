@@ -91,6 +91,11 @@ std::string Describe(const Failure& failure) {
 
 // ---- examination: what failed
 
+// Returns what a failure to start in time adds to its message.
+std::string Unreachable(const Observed& o) {
+  return o.report && !o.report->unreachable.empty() ? ": " + o.report->unreachable : "";
+}
+
 // Examines a pod that has a node and does not run.
 std::optional<Failure> ExamineStart(const Observed& o, const Pod& pod, Failure failure, Time now,
                                     Requeue& requeue) {
@@ -155,8 +160,8 @@ std::optional<Failure> Examine(const Observed& o, const Pod& pod, const AbsentSi
     const Time limit = absence->second + o.job.startup_limit;
     if (now >= limit) {
       failure.cause = Cause::kSilent;
-      failure.message = fmt::format("took no part in the gang for {} s (health.startupSeconds)",
-                                    ToMs(o.job.startup_limit) / 1000);
+      failure.message = fmt::format("took no part in the gang for {} s (health.startupSeconds){}",
+                                    ToMs(o.job.startup_limit) / 1000, Unreachable(o));
       return failure;
     }
     requeue.By(limit);
@@ -248,8 +253,8 @@ std::optional<Finding> ExamineStartup(const Observed& o, Time now, Requeue& requ
                   "",
                   0,
                   Cause::kStartupTimeout,
-                  fmt::format("no step within {} s of all pods running (health.startupSeconds)",
-                              ToMs(o.job.startup_limit) / 1000),
+                  fmt::format("no step within {} s of all pods running (health.startupSeconds){}",
+                              ToMs(o.job.startup_limit) / 1000, Unreachable(o)),
                   "",
                   "",
                   now};

@@ -153,6 +153,10 @@ constexpr Row kRows[] = {
     {Reason::kOtherScheduler, "OtherScheduler", "Admitted",
      "A template names a scheduler that does not know the gangs of `scheduling.gang` and would place each "
      "worker alone. Remove `schedulerName` from the template, or use `gate`."},
+    {Reason::kPeersUnreachable, "PeersUnreachable", "Ready, FabricReady",
+     "Some workers cannot connect to others, which the message names, so no program starts. Allow TCP on all "
+     "ports between the pods of the job: a NetworkPolicy may forbid it, or the network of a node is broken. "
+     "The job continues by itself."},
 };
 
 }  // namespace

@@ -104,6 +104,8 @@ enum class Reason : uint8_t {
   kNoScheduler,
   // Admitted, a fourth time
   kOtherScheduler,
+  // Ready, FabricReady: all workers run
+  kPeersUnreachable,
 };
 const char* ReasonName(Reason reason);
 

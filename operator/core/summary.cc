@@ -127,6 +127,13 @@ class Writer {
   Time now_;
 };
 
+// Whether some workers cannot reach others, so that no program starts.
+bool IsCutOff(const Observed& o) { return o.report && !o.report->unreachable.empty(); }
+
+std::string CutOffText(const Observed& o) {
+  return o.report->unreachable + "; check the NetworkPolicies of the namespace and the network of the nodes";
+}
+
 void SetGangConditions(const SummaryInput& s, Writer& writer) {
   const Observed& o = s.o;
   const Ledger& l = s.ledger;
@@ -158,6 +165,8 @@ void SetGangConditions(const SummaryInput& s, Writer& writer) {
   } else if (phase == GangPhase::kPaused) {
     writer.Set(ConditionType::kFabricReady, false, Reason::kGangPaused,
                fmt::format("fewer than {} workers: they keep the state in memory and wait", o.job.min));
+  } else if (IsCutOff(o)) {
+    writer.Set(ConditionType::kFabricReady, false, Reason::kPeersUnreachable, CutOffText(o));
   } else {
     writer.Set(ConditionType::kFabricReady, false, Reason::kGangForming, "");
   }
@@ -284,7 +293,9 @@ void SetPodConditions(const SummaryInput& s, Writer& writer) {
     writer.Set(ConditionType::kScheduled, false, reason, std::move(message));
   }
   const bool ready = s.counts.running == s.counts.target;
-  if (ready) {
+  if (ready && IsCutOff(s.o)) {
+    writer.Set(ConditionType::kReady, false, Reason::kPeersUnreachable, CutOffText(s.o));
+  } else if (ready) {
     writer.Set(ConditionType::kReady, true, Reason::kAllPodsRunning,
                fmt::format("{}/{} pods", s.counts.running, s.counts.target));
   } else {

@@ -468,6 +468,19 @@ TEST(Failures, NoStepInTimeRestartsTheGang) {
   EXPECT_EQ(ledger.last_failure->cause, Cause::kStartupTimeout);
 }
 
+TEST(Failures, NoStepInTimeNamesWorkersThatCannotReachEachOther) {
+  Observed o = RunningWorld(2);
+  o.status.ledger.stepped = false;
+  o.report->phase = GangPhase::kForming;
+  o.report->step = 0;
+  o.report->unreachable = "job-1-0 cannot reach job-1-1 (10.0.0.7:41233): timed out after 5 s";
+  Settle(o, kT0 + o.job.startup_limit - seconds(1));
+  EXPECT_EQ(o.status.ledger.restarts.total, 0);
+  const Ledger ledger = Written(Decide(o, kT0 + o.job.startup_limit));
+  EXPECT_TRUE(ledger.last_failure->message.ends_with(": " + o.report->unreachable))
+      << ledger.last_failure->message;
+}
+
 TEST(Failures, ExitCodesDuringAStopAreNotFailures) {
   Observed o = RunningWorld(2);
   o.job.suspend = true;

@@ -465,7 +465,7 @@ TEST(Refusal, AGangThatAQuotaKeepsIncompleteIsWithdrawn) {
 }
 
 TEST(Reasons, EveryReasonHasConditionsAndAnExplanation) {
-  EXPECT_EQ(AllReasons().size(), static_cast<size_t>(Reason::kOtherScheduler));
+  EXPECT_EQ(AllReasons().size(), static_cast<size_t>(Reason::kPeersUnreachable));
   for (const ReasonText& row : AllReasons()) {
     EXPECT_STRNE(row.conditions, "") << ReasonName(row.reason);
     EXPECT_STRNE(row.text, "") << ReasonName(row.reason);

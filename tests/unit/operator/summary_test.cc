@@ -110,6 +110,25 @@ TEST(Summary, KstatusSeesAJobThatNeedsAUserAsFailed) {
   EXPECT_EQ(display.observed_spec_generation, invalid.job.spec_generation);
 }
 
+TEST(Summary, WorkersThatCannotReachEachOtherAreNotReady) {
+  Observed observed = RunningWorld(2, true);
+  observed.job.programs = true;
+  observed.report->phase = rendezvous::GangPhase::kForming;
+  observed.report->unreachable = "job-1-0 cannot reach job-1-1 (10.0.0.7:41233): timed out after 5 s";
+  const Display display = Summarize(observed, observed.status.ledger, kT0);
+  for (const ConditionType type :
+       {ConditionType::kReady, ConditionType::kFabricReady, ConditionType::kReconciling}) {
+    const Condition& condition = display.Of(type);
+    EXPECT_EQ(condition.truth, type == ConditionType::kReconciling ? Truth::kTrue : Truth::kFalse);
+    EXPECT_EQ(condition.reason, Reason::kPeersUnreachable);
+    EXPECT_TRUE(condition.message.starts_with(observed.report->unreachable)) << condition.message;
+    EXPECT_NE(condition.message.find("NetworkPolicies"), std::string::npos);
+  }
+  EXPECT_EQ(display.Of(ConditionType::kDegraded).truth, Truth::kFalse) << "all pods run";
+  observed.report->unreachable.clear();
+  ExpectReady(observed, Reason::kAllPodsRunning);
+}
+
 TEST(Summary, AFailedCheckpointDegradesTheJob) {
   Observed observed = RunningWorld(2, true);
   observed.report->checkpoint_failure = "write /checkpoints/x: No space left on device; free space there";
