@@ -11,7 +11,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <source_location>
 #include <tuple>
 #include <type_traits>
 
@@ -46,7 +45,7 @@ struct alignas(16) [[gnu::may_alias]] uint4 {
   uint32_t x, y, z, w;
 };
 
-using EmulationPlace = std::source_location;
+using EmulationPlace = ringmaster::cuda::emulation::CallPlace;
 
 inline void __syncthreads(const EmulationPlace& place = EmulationPlace::current()) {
   ringmaster::cuda::emulation::BlockBarrier(place);

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <source_location>
 
 #include "tests/cuda/emulation/runner.h"
 #include "worker/compute/cuda/kernels/bf16.h"
@@ -14,7 +13,7 @@
 namespace ringmaster::cuda::kernels {
 
 inline void MultiplyAdd(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1,
-                        const std::source_location& place = std::source_location::current()) {
+                        const emulation::CallPlace& place = emulation::CallPlace::current()) {
   using emulation::ParcelOf;
   emulation::Exchange(0xffffffffU, {{a[0], a[1], a[2], a[3], b0, b1}}, place);
   const int g = emulation::current_lane->lane / 4;
@@ -36,7 +35,7 @@ inline void MultiplyAdd(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint
 
 // Calls number(matrix, row pointer of the matrix) for the elements of this lane.
 template <class Number>
-void ExchangeRows(const Bf16* row, const std::source_location& place, const Number& number) {
+void ExchangeRows(const Bf16* row, const emulation::CallPlace& place, const Number& number) {
   const auto address = reinterpret_cast<uintptr_t>(row);
   if (address % 16 != 0) emulation::Fail("the address of a matrix row is not a multiple of sixteen");
   emulation::Exchange(0xffffffffU, {{static_cast<uint32_t>(address), static_cast<uint32_t>(address >> 32)}},
@@ -51,7 +50,7 @@ void ExchangeRows(const Bf16* row, const std::source_location& place, const Numb
 }
 
 inline void LoadMatrices(uint32_t (&to)[4], const Bf16* row,
-                         const std::source_location& place = std::source_location::current()) {
+                         const emulation::CallPlace& place = emulation::CallPlace::current()) {
   ExchangeRows(row, place, [&](int matrix, const auto& row_of) {
     const Bf16* const from =
         row_of(emulation::current_lane->lane / 4) + emulation::current_lane->lane % 4 * 2;
@@ -60,7 +59,7 @@ inline void LoadMatrices(uint32_t (&to)[4], const Bf16* row,
 }
 
 inline void LoadTransposed(uint32_t (&to)[4], const Bf16* row,
-                           const std::source_location& place = std::source_location::current()) {
+                           const emulation::CallPlace& place = emulation::CallPlace::current()) {
   ExchangeRows(row, place, [&](int matrix, const auto& row_of) {
     const int g = emulation::current_lane->lane / 4;
     const int t = emulation::current_lane->lane % 4;

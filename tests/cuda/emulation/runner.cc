@@ -35,7 +35,7 @@ constexpr int kSharedPattern = 0xff;
 thread_local constinit Order order_now = Order::kForward;
 thread_local constinit uint64_t seed_now = 0;
 
-std::string Where(const std::source_location& place) {
+std::string Where(const CallPlace& place) {
   std::string file = place.file_name();
   return fmt::format("{}:{}", file.substr(file.rfind('/') + 1), place.line());
 }
@@ -55,7 +55,7 @@ struct Thread {
   Lane lane;
   State state = State::kNew;
   uint32_t mask = 0;                // lanes of the warp barrier
-  std::source_location place;       // source location of the barrier
+  CallPlace place;                  // source location of the barrier
   std::array<Parcel, 2> parcels{};  // the published one, and the one being written
   int visible = 0;
   int written = 0;
@@ -84,7 +84,7 @@ class Runner {
 
   void Run(const Grid& grid, void (*body)(const void*), const void* closure);
 
-  void Wait(State state, uint32_t mask, const std::source_location& place) {
+  void Wait(State state, uint32_t mask, const CallPlace& place) {
     Thread& thread = *running_;
     thread.state = state;
     thread.mask = mask;
@@ -381,15 +381,15 @@ Schedule::~Schedule() {
   seed_now = seed_before_;
 }
 
-void BlockBarrier(const std::source_location& place) { Runner::Get().Wait(State::kAtBlockBarrier, 0, place); }
+void BlockBarrier(const CallPlace& place) { Runner::Get().Wait(State::kAtBlockBarrier, 0, place); }
 
-void WarpBarrier(uint32_t mask, const std::source_location& place) {
+void WarpBarrier(uint32_t mask, const CallPlace& place) {
   if ((mask >> current_lane->lane & 1U) == 0)
     Fail(Where(place) + ": a lane waits with a mask that excludes it");
   Runner::Get().Wait(State::kAtWarpBarrier, mask, place);
 }
 
-void Exchange(uint32_t mask, const Parcel& mine, const std::source_location& place) {
+void Exchange(uint32_t mask, const Parcel& mine, const CallPlace& place) {
   Runner::Get().Give(mine);
   WarpBarrier(mask, place);
 }

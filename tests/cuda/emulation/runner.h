@@ -16,12 +16,28 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <source_location>
 #include <string>
 
 namespace ringmaster::cuda::emulation {
 
 inline constexpr int kWarpSize = 32;
+
+// Where a function was called: std::source_location, which clang 14 does not have.
+class CallPlace {
+ public:
+  static constexpr CallPlace current(const char* file = __builtin_FILE(), unsigned line = __builtin_LINE()) {
+    return CallPlace(file, line);
+  }
+  constexpr CallPlace() = default;
+  constexpr const char* file_name() const { return file_; }
+  constexpr unsigned line() const { return line_; }
+
+ private:
+  constexpr CallPlace(const char* file, unsigned line) : file_(file), line_(line) {}
+
+  const char* file_ = "";
+  unsigned line_ = 0;
+};
 
 struct Dimensions {
   // NOLINTNEXTLINE(google-explicit-constructor): as CUDA's dim3.
@@ -61,12 +77,12 @@ struct Lane {
 };
 extern thread_local constinit const Lane* current_lane;
 
-void BlockBarrier(const std::source_location& place);
-void WarpBarrier(uint32_t mask, const std::source_location& place);
+void BlockBarrier(const CallPlace& place);
+void WarpBarrier(uint32_t mask, const CallPlace& place);
 
 // Publishes a parcel and waits for the other lanes of the mask. Their parcels are readable until the next
 // exchange.
-void Exchange(uint32_t mask, const Parcel& mine, const std::source_location& place);
+void Exchange(uint32_t mask, const Parcel& mine, const CallPlace& place);
 const Parcel& ParcelOf(int lane);
 
 // Shared memory of the block: a static array, identified by `key`, the same for all threads; and the dynamic
@@ -81,7 +97,7 @@ struct Grid {
   Dimensions blocks;
   Dimensions threads;
   size_t shared_bytes = 0;
-  std::source_location place;
+  CallPlace place;
 };
 // Runs a grid; body(closure) is one thread.
 void RunGrid(const Grid& grid, void (*body)(const void* closure), const void* closure);

@@ -117,7 +117,7 @@ void Checker::CheckLedger(const JobTruth& job, Shadow& shadow) {
     for (const auto& [name, p] : job.pods) {
       // The pod became a suspect while it was ending, which is resolved later.
       const bool suspected = std::any_of(after.suspects.begin(), after.suspects.end(),
-                                         [&](const core::Suspect& s) { return s.pod == name; });
+                                         [&name = name](const core::Suspect& s) { return s.pod == name; });
       const bool excused = exclusion_ended || suspected || p.pod.exit_code == 75 || p.pod.lost ||
                            !p.pod.conditions.empty() || shadow.ever_unreachable.contains(uid) ||
                            (!job.job.rules.empty() && p.pod.exit_code == kUnchargedExitCode);
