@@ -47,10 +47,9 @@ class KubectlError(Exception):
         super().__init__(f"kubectl {' '.join(arguments)}: exit code {self.code}: {self.stderr.strip()}")
 
 
-def binary(nodes=False):
-    """Returns the path of the control plane's binary, with the programs of real nodes if wanted. Raises NotBuilt."""
-    command = [HERE / "build", *(["--nodes"] if nodes else []), "--check"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def binary():
+    """Returns the path of the control plane's binary. Raises NotBuilt."""
+    done = subprocess.run([HERE / "build", "--check"], capture_output=True, text=True, check=False)
     if done.returncode:
         raise NotBuilt(done.stderr.strip())
     return pathlib.Path(done.stdout.strip()) / "kubekit"

@@ -86,7 +86,7 @@ class Nodes:
         self.folder.chmod(0o711)
         (self.folder / "options.json").write_text(json.dumps(dataclasses.asdict(self.options)) + "\n")
         (self.folder / "tools").write_text(f"{programs}\n")
-        (self.folder / "kubekit").write_text(f"{cluster.binary(nodes=True)}\n")
+        (self.folder / "kubekit").write_text(f"{cluster.binary()}\n")
         with open(self.folder / "owner.log", "ab") as log:
             self._owner = subprocess.Popen(
                 [sys.executable, "-B", HERE / "owner.py", self.folder, "detached" if self._detached else "owned"],
