@@ -341,7 +341,7 @@ void Checker::CheckStranded(const JobTruth& job, Shadow& shadow, bool led) {
                       !job.job.deleted && !job.job.suspend && world_.jobs().size() == 1 && led &&
                       !job.job.autoscaler && !job.job.topology_preferred.empty();
   for (const auto& [name, p] : job.pods) {
-    const auto room = [&](const std::string& node, const NodeTruth& truth) {
+    const auto room = [&, &p = p](const std::string& node, const NodeTruth& truth) {
       int32_t free = truth.lost_since || truth.cordoned ? 0 : truth.pod_capacity;
       for (const auto& [other, q] : job.pods) free -= q.pod.alive() && q.pod.node == node ? 1 : 0;
       for (const auto& [other, q] : job.strays) free -= q.pod.alive() && q.pod.node == node ? 1 : 0;

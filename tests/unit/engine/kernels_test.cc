@@ -147,7 +147,9 @@ TEST(Kernels, ToBf16) {
 
 TEST(Kernels, PackRowsPackColumnsAndTranspose) {
   const int64_t shapes[][2] = {{1, 1}, {2, 16}, {31, 63}, {32, 64}, {33, 65}, {70, 130}, {129, 17}};
-  for (const auto& [rows, columns] : shapes) {
+  for (const auto& shape : shapes) {
+    const int64_t rows = shape[0];
+    const int64_t columns = shape[1];
     const int64_t ld = columns + 3;
     const Outputs x = RandomFloats(31, rows * ld, 50.0f);
     const auto round_up = [](int64_t n, int64_t to) { return (n + to - 1) / to * to; };
@@ -320,7 +322,7 @@ TEST(Kernels, Convolution) {
   for (const auto& [height, width] : {std::pair{1, 1}, std::pair{2, 3}, std::pair{5, 4}, std::pair{7, 8}})
     for (const int64_t channels : {1, 2, 16, 19, 40})
       Compare(
-          [&](const Kernels& k) {
+          [&, height = height, width = width](const Kernels& k) {
             const int64_t pixels = height * width;
             Outputs patches(static_cast<size_t>(pixels * 9 * channels), 5.0f);
             k.Patches(height, width, channels, RandomFloats(25, pixels * channels).data(), patches.data());
@@ -337,7 +339,7 @@ TEST(Kernels, MaxPool) {
   for (const auto& [height, width] : {std::pair{2, 2}, std::pair{3, 5}, std::pair{6, 4}})
     for (const int64_t channels : {1, 3, 16, 21})
       Compare(
-          [&](const Kernels& k) {
+          [&, height = height, width = width](const Kernels& k) {
             Outputs image = RandomFloats(27, height * width * channels);
             for (float& value : image) value = std::round(value * 2);  // many equals
             const int64_t n = (height / 2) * (width / 2) * channels;
