@@ -4,8 +4,10 @@
 // supports. Sanitizers crash in the ifunc resolvers this needs.
 #pragma once
 
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)
+#include "base/sanitizers.h"
+
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && \
+    !defined(RINGMASTER_ADDRESS_SANITIZER) && !defined(RINGMASTER_THREAD_SANITIZER)
 #define RM_CLONES __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
 #else
 #define RM_CLONES

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/sanitizers.h"
 #include "tests/cuda/emulation/error.h"
 #include "tests/cuda/emulation/memory.h"
 #include "worker/compute/cuda/launch.h"
@@ -226,7 +227,7 @@ __global__ void WriteDynamic(int at) {
   dynamic[at] = 5;
 }
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(RINGMASTER_ADDRESS_SANITIZER)
 TEST(EmulationDeathTest, SanitizerReportsAccessOutsideDeviceMemory) {
   Guarded<int32_t> out(33);
   Guarded<float> in(std::vector<float>(33, 1.0f));

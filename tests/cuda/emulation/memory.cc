@@ -11,9 +11,10 @@
 #include <new>
 
 #include "base/check.h"
+#include "base/sanitizers.h"
 #include "tests/cuda/emulation/error.h"
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(RINGMASTER_ADDRESS_SANITIZER)
 #include <sanitizer/asan_interface.h>
 #endif
 
@@ -35,7 +36,7 @@ Registry& TheRegistry() {
   return registry;
 }
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(RINGMASTER_ADDRESS_SANITIZER)
 void Forbid(std::byte* from, size_t bytes) { ASAN_POISON_MEMORY_REGION(from, bytes); }
 void Allow(std::byte* from, size_t bytes) { ASAN_UNPOISON_MEMORY_REGION(from, bytes); }
 #else
@@ -43,7 +44,7 @@ void Forbid(std::byte*, size_t) {}
 void Allow(std::byte*, size_t) {}
 #endif
 
-#if !defined(__SANITIZE_ADDRESS__)
+#if !defined(RINGMASTER_ADDRESS_SANITIZER)
 bool Intact(const std::byte* from, size_t bytes) {
   for (size_t i = 0; i < bytes; ++i) {
     if (from[i] != static_cast<std::byte>(kPattern)) return false;
@@ -80,7 +81,7 @@ void FreeGuarded(void* memory) {
 }
 
 void CheckGuards([[maybe_unused]] const char* culprit) {
-#if !defined(__SANITIZE_ADDRESS__)
+#if !defined(RINGMASTER_ADDRESS_SANITIZER)
   Registry& registry = TheRegistry();
   const std::scoped_lock lock(registry.mutex);
   for (const auto& [data, bytes] : registry.allocations) {

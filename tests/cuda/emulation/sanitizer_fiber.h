@@ -6,11 +6,13 @@
 #include <boost/context/protected_fixedsize_stack.hpp>
 #include <cstddef>
 
-#if defined(__SANITIZE_ADDRESS__)
+#include "base/sanitizers.h"
+
+#if defined(RINGMASTER_ADDRESS_SANITIZER)
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
-#if defined(__SANITIZE_THREAD__)
+#if defined(RINGMASTER_THREAD_SANITIZER)
 #include <sanitizer/tsan_interface.h>
 #endif
 
@@ -24,7 +26,7 @@ class FiberStacks {
   explicit FiberStacks(size_t bytes) : stacks_(bytes) {}
   boost::context::stack_context allocate() { return stacks_.allocate(); }
   void deallocate(boost::context::stack_context& stack) {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(RINGMASTER_ADDRESS_SANITIZER)
     ASAN_UNPOISON_MEMORY_REGION(static_cast<std::byte*>(stack.sp) - stack.size, stack.size);
 #endif
     stacks_.deallocate(stack);
@@ -34,7 +36,7 @@ class FiberStacks {
   boost::context::protected_fixedsize_stack stacks_;
 };
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(RINGMASTER_ADDRESS_SANITIZER)
 
 class SanitizerFiber {
  public:
@@ -58,7 +60,7 @@ class SanitizerFiber {
   void* inside_ = nullptr;
 };
 
-#elif defined(__SANITIZE_THREAD__)
+#elif defined(RINGMASTER_THREAD_SANITIZER)
 
 class SanitizerFiber {
  public:

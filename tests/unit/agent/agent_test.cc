@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include "base/file.h"
+#include "base/sanitizers.h"
 #include "tests/unit/agent/rig.h"
 
 namespace ringmaster::agent {
@@ -204,7 +205,7 @@ TEST(Agent, BadConfigurationIsRefusedAndExplained) {
 }
 
 TEST(Agent, IsSmall) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(NDEBUG)
+#if defined(RINGMASTER_ADDRESS_SANITIZER) || defined(RINGMASTER_THREAD_SANITIZER) || !defined(NDEBUG)
   GTEST_SKIP() << "the budget is for release builds";
 #endif
   TestCoordinator coordinator;

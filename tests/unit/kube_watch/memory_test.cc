@@ -11,6 +11,7 @@
 
 #include "api/codec.h"
 #include "api/fields_status.h"
+#include "base/sanitizers.h"
 #include "operator/kube/backend/decode_job.h"
 #include "operator/kube/backend/decode_node.h"
 #include "operator/kube/backend/decode_pod.h"
@@ -22,7 +23,7 @@ namespace ringmaster::kube {
 namespace {
 
 // With a sanitizer the path runs without a measurement.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(RINGMASTER_ADDRESS_SANITIZER) || defined(RINGMASTER_THREAD_SANITIZER)
 constexpr int kShare = 10;
 #else
 constexpr int kShare = 1;
