@@ -46,7 +46,8 @@ if(RINGMASTER_SANITIZE)
     # The address sanitizer also finds accesses through null pointers, and the null checks of the undefined-behaviour
     # sanitizer take two fifths of the compile time.
     target_compile_options(ringmaster_flags INTERFACE -fno-sanitize-recover=undefined -fno-sanitize=null
-      "$<$<BOOL:$<TARGET_PROPERTY:RINGMASTER_PLAIN_OBJECTS>>:-fno-sanitize=alignment,vptr>")
+      "$<$<BOOL:$<TARGET_PROPERTY:RINGMASTER_PLAIN_OBJECTS>>:-fno-sanitize=alignment,vptr>"
+      "$<$<AND:$<CXX_COMPILER_ID:Clang>,$<BOOL:$<TARGET_PROPERTY:RINGMASTER_OWN_FUNCTION_TYPES>>>:-fno-sanitize=function>")
   endif()
   if(RINGMASTER_SANITIZE MATCHES "thread")
     target_compile_options(ringmaster_flags INTERFACE -Wno-tsan)  # g++ 12's tsan supports fences only in part

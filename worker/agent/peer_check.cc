@@ -201,7 +201,8 @@ std::optional<std::vector<rendezvous::UnreachablePeer>> PeerDialer::Advance(Time
   std::array<epoll_event, 64> events = {};
   const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
   for (int i = 0; i < count; ++i) {
-    const auto it = attempts_.find(events[i].data.u64);
+    const uint64_t peer = events[i].data.u64;  // a copy: the kernel's struct is packed
+    const auto it = attempts_.find(peer);
     if (it == attempts_.end()) continue;
     if (it->second.socket.valid())
       OnConnected(it->second);
