@@ -21,6 +21,14 @@ function(ringmaster_binary name)
     BUILD_RPATH "$ORIGIN/../lib/ringmaster")
 endfunction()
 
+# ringmaster_self_contained(NAME): a library that programs load by name brings all it needs, and binds to its own copies.
+function(ringmaster_self_contained name)
+  if(NOT RINGMASTER_SANITIZE)  # the program has the sanitizer's runtime
+    target_link_options(${name} PRIVATE -Wl,--no-undefined)
+  endif()
+  target_link_options(${name} PRIVATE -Wl,--exclude-libs,ALL -Wl,-Bsymbolic)
+endfunction()
+
 # Everything that scripts/test builds with sanitizers: tests that start no other program, the simulators, and the programs that
 # other tests need instrumented.
 add_custom_target(sanitized_tests)
