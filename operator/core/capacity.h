@@ -152,11 +152,18 @@ class Capacity {
   // that of others. A pod that is bound, or replaced, after that is not one of them.
   void SetLeaving(const std::set<std::string>& pods);
 
-  // Claims room for `pods` more pods of the shape in place of the last claim: what is free now, then the room
-  // of pods that end soon, then that of the others, of the earlier claim's nodes first. Until the next claim,
-  // no answer contains the claimed room, and Reserve does not use it. Returns false and claims nothing when
-  // the nodes would not hold them even without the pods that end. Costs as much as there are nodes.
-  bool Claim(const Shape& shape, int32_t pods, const std::vector<std::string>& peers = {});
+  struct Need {
+    Shape shape;
+    int32_t pods = 1;
+    bool operator==(const Need&) const = default;
+  };
+  // Claims room for all that a gang needs, in place of the last claim: what is free now, then the room of
+  // pods that end soon, then that of the others, of the earlier claim's nodes first. Each need finds the room
+  // that the earlier ones leave, as in Reserve. Until the next claim, no answer contains the claimed room,
+  // and Reserve does not use it. Returns false and claims nothing when the nodes would not hold all of it
+  // even without the pods that end. Costs as much as there are nodes for each need. REQUIRES: there is a
+  // need.
+  bool Claim(const std::vector<Need>& needs, const std::vector<std::string>& peers = {});
   void Disclaim();
   // While it lives, answers and reservations disregard the claim. Do not change the claim meanwhile.
   class WithoutClaim {
@@ -268,7 +275,28 @@ class Capacity {
   void Use(NodeId id, const Amounts& amounts, int64_t sign, bool lasting = false);
   void UseBy(const Pod& pod, int64_t sign);
   void CountSpace(const std::string& name, const Pod& pod, int64_t sign);
+  using Claims = std::map<NodeId, Amounts>;
+  using ClaimedPlaces = std::vector<std::pair<Shape, std::map<NodeId, int32_t>>>;  // for each need
+  static bool IsIn(const ClaimedPlaces& places, NodeId id);
+  // For how many pods a node has room for a claim.
+  struct ClaimPlace {
+    NodeId id = 0;
+    int32_t now = 0;
+    int32_t soon = 0;   // once the pods that end soon have ended; at least `now`
+    int32_t later = 0;  // once all that end have ended; at least `soon`
+    bool claimed = false;
+  };
   void CountClaim(int64_t sign);
+  // Returns the values of the topology key whose nodes would hold the need, the best one first; one empty
+  // value without a key.
+  std::vector<std::string> ClaimableDomains(const Need& need, const std::vector<std::string>& peers,
+                                            const ClaimedPlaces& last);
+  // `more`: what other needs of the gang take of the node; nullptr: nothing.
+  ClaimPlace ClaimPlaceOn(const Index& index, NodeId id, const Amounts* more) const;
+  // Returns false and claims nothing if the nodes of the domain would not hold all needs.
+  bool ClaimIn(const std::string& domain, const std::vector<Need>& needs, const ClaimedPlaces& last);
+  // Reserves the places that are claimed for pods of these shapes, or changes nothing and returns false.
+  bool ReserveClaimed(const std::vector<Ask>& asks, const std::vector<std::string>& peers);
   void Changed(NodeId id, bool facts);
   Index& IndexFor(const Shape& shape);
   void Update(Index& index, NodeId id, bool facts) const;
@@ -306,6 +334,7 @@ class Capacity {
   void SetShape(Pod& pod, const Shape& shape);
   void Reshape(const std::string& name, Pod& pod, const Shape& shape);
   void PutAt(NodeId id, const std::string& name, Pod& pod);
+  void PutReserved(NodeId id, const std::string& name, const Shape& shape, std::vector<std::string>& placed);
   NodeId NodeFor(const Shape& shape);
   void Place(const std::string& name, Pod& pod);
   void Unplace(const std::string& name, Pod& pod);
@@ -321,7 +350,8 @@ class Capacity {
   std::vector<NodeId> unused_;
   std::unordered_map<std::string, Pod> pods_;
   std::map<Shape, std::set<std::string>> unplaced_;  // expected pods that no node has room for
-  std::map<NodeId, Amounts> claim_;
+  Claims claim_;
+  ClaimedPlaces claimed_places_;           // the same
   Amounts total_;                          // of all nodes
   int32_t facts_ = 0;                      // the nodes that exist
   std::map<std::string, int32_t> labels_;  // how many of them have each label

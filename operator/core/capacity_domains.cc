@@ -205,16 +205,20 @@ bool Capacity::ReserveIn(const Restriction* only, const Ask& ask, const Shape& s
   if (room < static_cast<int64_t>(fresh->size())) return false;
   auto next = fresh->begin();
   for (auto id = nodes.begin(); id != nodes.end() && next != fresh->end(); ++id) {
-    for (int32_t left = index.fits[*id]; left > 0 && next != fresh->end(); --left, ++next) {
-      Unreserve(*next);  // its place was lost
-      Pod& pod = pods_[*next];
-      SetShape(pod, shape);
-      pod.reserved = true;
-      PutAt(*id, *next, pod);
-      placed.push_back(*next);
-    }
+    for (int32_t left = index.fits[*id]; left > 0 && next != fresh->end(); --left, ++next)
+      PutReserved(*id, *next, shape, placed);
   }
   return true;
+}
+
+void Capacity::PutReserved(NodeId id, const std::string& name, const Shape& shape,
+                           std::vector<std::string>& placed) {
+  Unreserve(name);  // its place was lost
+  Pod& pod = pods_[name];
+  SetShape(pod, shape);
+  pod.reserved = true;
+  PutAt(id, name, pod);
+  placed.push_back(name);
 }
 
 bool Capacity::ReserveAllIn(const Restriction* only, const std::vector<Ask>& asks,
@@ -271,7 +275,9 @@ bool Capacity::Reserve(const std::vector<Ask>& asks, const std::vector<std::stri
   }
   const bool chosen =
       !first->shape->topology_key.empty() && DomainOfPeers(IndexFor(first->shape), gang) == nullptr;
-  return !chosen && ReserveAllIn(nullptr, asks, peers);
+  if (!chosen && ReserveAllIn(nullptr, asks, peers)) return true;
+  // Pods of several shapes may fit only as they were claimed.
+  return mixed && lifted_ > 0 && ReserveClaimed(asks, peers);
 }
 
 }  // namespace ringmaster::core

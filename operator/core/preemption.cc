@@ -36,8 +36,7 @@ bool Fits(Capacity& capacity, const RoomQueue::Wait& wait, int32_t replacements)
     for (int32_t i = 0; i < count; ++i)
       alike.pods.push_back(fmt::format("/preemption-gang-{}-{}", gang.size(), i));
   };
-  ask(wait.shape, wait.pods);
-  for (const RoomQueue::Need& need : wait.more) ask(need.shape, need.pods);
+  for (const RoomQueue::Need& need : wait.Needs()) ask(need.shape, need.pods);
   const bool fits = capacity.Reserve(gang, wait.peers);
   if (fits)
     for (const Capacity::Ask& alike : gang) placed.insert(placed.end(), alike.pods.begin(), alike.pods.end());

@@ -15,6 +15,12 @@ constexpr size_t kMaxTooLarge = 16;
 
 }  // namespace
 
+std::vector<RoomQueue::Need> RoomQueue::Wait::Needs() const {
+  std::vector<Need> needs = more;
+  needs.insert(needs.begin() + static_cast<ptrdiff_t>(earlier), {shape, pods});
+  return needs;
+}
+
 RoomQueue::Turn RoomQueue::TurnOf(const std::string& job, const Standing& standing) {
   return {!standing.stuck, -int64_t{standing.priority}, standing.created, job};
 }
@@ -112,19 +118,21 @@ bool RoomQueue::MayUseClaim(const std::string& job, const Standing& standing,
 }
 
 void RoomQueue::Refresh(Capacity& capacity) {
-  std::set<std::pair<const PodShape*, int32_t>> too_large;
+  std::set<std::vector<std::pair<const PodShape*, int32_t>>> too_large;
   Cursor cursor;
   while (const Turn* turn = Next(cursor, capacity)) {
     const Wait& wait = line_.at(*turn);
     Pass(cursor, *turn, capacity);
     if (wait.standing.grows) continue;
-    const std::pair<const PodShape*, int32_t> key = {wait.shape.get(), wait.pods};
+    const std::vector<Need> needs = wait.Needs();
+    std::vector<std::pair<const PodShape*, int32_t>> key;
+    for (const Need& need : needs) key.emplace_back(need.shape.get(), need.pods);
     if (wait.peers.empty() && too_large.contains(key)) continue;
-    if (capacity.Claim(wait.shape, wait.pods, wait.peers)) {
+    if (capacity.Claim(needs, wait.peers)) {
       head_ = turn->job;
       return;
     }
-    too_large.insert(key);
+    too_large.insert(std::move(key));
     if (too_large.size() == kMaxTooLarge) break;
   }
   head_.clear();

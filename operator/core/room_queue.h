@@ -53,19 +53,18 @@ class RoomQueue {
     int64_t created = 0;   // on any clock that all jobs share; older comes first
     bool operator==(const Standing&) const = default;
   };
-  struct Need {
-    Capacity::Shape shape;
-    int32_t pods = 1;
-    bool operator==(const Need&) const = default;
-  };
+  using Need = Capacity::Need;
   struct Wait {
-    Capacity::Shape shape;
+    Capacity::Shape shape;           // of the pods that are short of room
     int32_t pods = 1;                // that need room before the gang can act
     std::vector<std::string> peers;  // the gang's other pods, for a topology key
     Standing standing;
     bool preempts = false;     // as the head it asks jobs of lower priority for room (core/preemption.h)
     std::vector<Need> more{};  // what the gang needs in addition, of other shapes
+    size_t earlier = 0;        // so many of these get their places before the pods that are short of room
     bool operator==(const Wait&) const = default;
+    // All that the gang needs, in the order in which it gets its places.
+    std::vector<Need> Needs() const;
   };
 
   // The job waits, or waits for something else than before. The head may change.

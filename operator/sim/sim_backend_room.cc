@@ -139,6 +139,7 @@ core::Fit SimBackend::FitOf(const Key& key, const Cached& cached, const core::Ob
       if (i == room.short_of) {
         wait.shape = gang[i].shape;
         wait.pods = pods;
+        wait.earlier = wait.more.size();
       } else if (pods > 0) {
         wait.more.push_back({gang[i].shape, pods});
       }

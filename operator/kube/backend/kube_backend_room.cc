@@ -178,7 +178,6 @@ core::Fit KubeBackend::FitOf(const JobRecord& job, const core::Observed& observe
       seen.fit.missing = fmt::format("the room is kept for {}, which comes first", waiting_.head());
   }
   fit = std::move(seen.fit);
-  // The claim is for the kind that is short only.
   if (const auto awaited = core::AwaitedRoom(observed, fit, now)) {
     core::RoomQueue::Wait wait;
     int32_t left = *awaited;
@@ -190,6 +189,7 @@ core::Fit KubeBackend::FitOf(const JobRecord& job, const core::Observed& observe
       if (&kind == seen.short_of) {
         wait.shape = kind.shape;
         wait.pods = of_kind - reserved;
+        wait.earlier = wait.more.size();
       } else if (of_kind > reserved) {
         wait.more.push_back({kind.shape, of_kind - reserved});
       }

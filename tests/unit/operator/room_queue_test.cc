@@ -207,12 +207,51 @@ TEST(RoomQueue, AClaimedNodeMayDisappear) {
   EXPECT_EQ(capacity.RoomFor(GpuShape(1), 100), 24);
 }
 
+// Workers with 6 GPUs and two other pods with 3: the nodes hold each kind alone, and never all of them.
+TEST(RoomQueue, AGangThatTheNodesHoldOnlyInPartIsNotTheHead) {
+  Capacity capacity = NodesOf8(2);
+  RoomQueue queue;
+  const Capacity::Shape workers = GpuShape(6);
+  const Capacity::Shape wide = GpuShape(3);
+  const Capacity::Shape narrow = GpuShape(2);
+  queue.Set("a-wide", {wide, 1, {}, Of(0, 1), false, {{workers, 2}, {wide, 1}}, 1}, capacity);
+  EXPECT_EQ(queue.head(), "");
+  queue.Set("narrow", {narrow, 1, {}, Of(0, 2), false, {{workers, 2}, {narrow, 1}}, 1}, capacity);
+  EXPECT_EQ(queue.head(), "narrow");
+  capacity.SetNode(NodeWith("n2", 8));
+  queue.Refresh(capacity);
+  EXPECT_EQ(queue.head(), "a-wide");
+}
+
+// The worker of the head has room on n1, and its other pod waits for n0.
+TEST(RoomQueue, TheHeadKeepsTheRoomOfAllItsPods) {
+  Capacity capacity = NodesOf8(2);
+  capacity.SetPod("ends", {{kGpus, 8}}, "n0");
+  RoomQueue queue;
+  queue.Set("head", {GpuShape(4), 1, {}, Of(0, 1), false, {{GpuShape(8), 1}}, 1}, capacity);
+  ASSERT_EQ(queue.head(), "head");
+  EXPECT_EQ(capacity.RoomFor(GpuShape(1), 100), 0);
+  capacity.RemovePod("ends");
+  EXPECT_EQ(capacity.RoomFor(GpuShape(1), 100), 4);
+  EXPECT_EQ(Ready(queue, capacity), Names{"head"});
+  // The domain that the first kind would choose has no room for the other one.
+  for (int i = 2; i < 4; ++i) capacity.SetNode(NodeWith(fmt::format("n{}", i), 8, "other"));
+  capacity.SetPod("stays", {{kGpus, 6}}, "n2", /*lasting=*/true);
+  capacity.SetPod("ends-0", {{kGpus, 8}}, "n0");
+  capacity.SetPod("ends-1", {{kGpus, 8}}, "n1");
+  queue.Set("head", {GpuShape(8, "rack"), 1, {}, Of(0, 1), false, {{GpuShape(4, "rack"), 1}}, 0}, capacity);
+  ASSERT_EQ(queue.head(), "head");
+  EXPECT_EQ(capacity.RoomFor(GpuShape(1), 100), 10)
+      << "all of the other rack; the claim is for the first one";
+}
+
 // A cluster with a queue and jobs that end after a random time. Small gangs come as long as the test wants.
 class RandomCluster {
  public:
   static constexpr int64_t kLongest = 20;  // a job ends in this time
 
-  explicit RandomCluster(uint64_t seed) : rng_(seed), capacity_(NodesOf8(kNodes)) {}
+  // `mixed`: some gangs have pods of two kinds.
+  RandomCluster(uint64_t seed, bool mixed) : rng_(seed), capacity_(NodesOf8(kNodes)), mixed_(mixed) {}
 
   // One unit of time: jobs end, one arrives, the queue is served.
   void Step(bool arrivals) {
@@ -225,7 +264,12 @@ class RandomCluster {
       const bool large = rng_.Chance(0.02);
       const int32_t pods = large ? kNodes : static_cast<int32_t>(1 + rng_.Below(3));
       const auto gpus = static_cast<size_t>(large ? 3 : rng_.Below(4));
-      waiting_[fmt::format("j{:06}", now_)] = {shapes_[gpus], pods, {}, Of(0, now_)};
+      RoomQueue::Wait& wait = waiting_[fmt::format("j{:06}", now_)];
+      wait = {shapes_[gpus], pods, {}, Of(0, now_)};
+      if (mixed_ && !large && rng_.Chance(0.5)) {
+        wait.more.push_back({shapes_[rng_.Below(4)], static_cast<int32_t>(1 + rng_.Below(2))});
+        wait.earlier = rng_.Below(2);
+      }
       Try(fmt::format("j{:06}", now_));  // a newcomer is decided at once
     }
     for (const std::string& job : Ready(queue_, capacity_)) Try(job);
@@ -244,17 +288,25 @@ class RandomCluster {
   void Try(const std::string& job) {
     const RoomQueue::Wait wait = waiting_.at(job);
     Names pods;
-    for (int32_t i = 0; i < wait.pods; ++i) pods.push_back(fmt::format("{}-{}", job, i));
+    std::vector<Capacity::Ask> gang;
+    for (const RoomQueue::Need& need : wait.Needs()) {
+      Capacity::Ask& ask = gang.emplace_back();
+      ask.shape = need.shape;
+      for (int32_t i = 0; i < need.pods; ++i) {
+        ask.pods.push_back(fmt::format("{}-{}-{}", job, gang.size(), i));
+        placed_[ask.pods.back()] = need.shape->requests.at(kGpus);
+        pods.push_back(ask.pods.back());
+      }
+    }
     bool reserved = false;
     {
       std::optional<Capacity::WithoutClaim> lifted;
       if (queue_.MayUseClaim(job, wait.standing, capacity_)) lifted.emplace(capacity_);
-      reserved = capacity_.Reserve(pods, wait.shape);
+      reserved = capacity_.Reserve(gang);
     }
     if (!reserved) return queue_.Set(job, wait, capacity_);
     queue_.Remove(job, capacity_);
     queue_.Refresh(capacity_);
-    for (const std::string& pod : pods) placed_[pod] = wait.shape->requests.at(kGpus);
     running_.emplace(now_ + 1 + static_cast<int64_t>(rng_.Below(kLongest)), pods);
     waiting_.erase(job);
     started_ += 1;
@@ -272,6 +324,7 @@ class RandomCluster {
 
   SplitMix64 rng_;
   Capacity capacity_;
+  bool mixed_;
   RoomQueue queue_;
   std::vector<Capacity::Shape> shapes_ = {GpuShape(1), GpuShape(2), GpuShape(4), GpuShape(8)};
   std::map<std::string, RoomQueue::Wait> waiting_;
@@ -286,8 +339,8 @@ class RandomCluster {
 // Whatever arrives: each head starts within the time of the longest job, so each gang starts after its
 // elders.
 TEST(RoomQueue, LargeGangsDoNotStarve) {
-  for (uint64_t seed = 1; seed <= 200; ++seed) {
-    RandomCluster cluster(seed);
+  for (uint64_t seed = 1; seed <= 220; ++seed) {
+    RandomCluster cluster(seed, /*mixed=*/seed > 200);
     for (int i = 0; i < 400 || cluster.waiting() > 0; ++i) {
       cluster.Step(i < 400);
       ASSERT_LE(cluster.head_for(), RandomCluster::kLongest + 1) << "seed " << seed << ", step " << i;
