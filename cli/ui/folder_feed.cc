@@ -263,12 +263,14 @@ void FolderFeed::Tick() {
   // Without a page, only the first tick reads: the first page finds a long run loaded.
   if (loaded_ && subscribers_.empty()) return;
   loaded_ = true;
-  const size_t events = events_.size();
   ReadEvents();
-  const bool due = std::any_of(subscribers_.begin(), subscribers_.end(),
-                               [now = Now()](const Subscriber& one) { return one.steps_due <= now; });
+  // A request may have read the newest events before this tick.
+  const bool due =
+      std::any_of(subscribers_.begin(), subscribers_.end(), [this, now = Now()](const Subscriber& one) {
+        return one.steps_due <= now || one.events < events_.size();
+      });
   // Of a run that only makes steps, nothing more is read until they are due.
-  if (running_ && !due && events_.size() == events) return;
+  if (running_ && !due) return;
   ReadSteps();
   ReadBusyTimes();
   SendAll();
