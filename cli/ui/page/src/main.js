@@ -102,7 +102,8 @@ function drawRun() {
   document.title = `${run.phase} · ${run.name} · Ringmaster`;
   drawPhase(run.phase);
   const bad = run.phase === "Failed" || run.phase === "Unfinished", cluster = run.kind === "job";
-  $("back").hidden = $("curve-note").hidden = !cluster;
+  $("back").hidden = !cluster;
+  $("curve-note").hidden = (run.curves ?? (cluster ? "status" : "")) !== "status";
   drawProblem(run.problem);
   setText("message", run.message || "");
   $("message").hidden = !run.message;
