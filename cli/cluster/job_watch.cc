@@ -269,14 +269,16 @@ std::string JobWatch::GangNow() const {
   return DumpJson(gang);
 }
 
-Result<std::string> JobWatch::Log(const std::string& pod) const {
+Result<std::string> JobWatch::Log(const std::string& pod, const std::string& until) const {
   const auto found = logs_.find(pod);
   if (found == logs_.end())
     return Error{Code::kNotFound,
                  fmt::format("the page follows the logs of the first {} workers that started; "
                              "kubectl ringmaster logs {} -n {}",
                              kMaxLogs, name_, space_)};
-  const std::string text = found->second->log().Tail();
+  const auto failure = kube::ParseWallTime(until);
+  const WorkerLog& log = found->second->log();
+  const std::string text = failure.ok() ? log.TailOfFailure(*failure) : log.Tail();
   if (text.empty() && !found->second->problem().empty())
     return Error{Code::kNotFound, found->second->problem()};
   return text;

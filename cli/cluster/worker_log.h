@@ -53,13 +53,22 @@ class WorkerLog {
   kube::WallTime newest() const { return newest_; }
   // The last lines, without times and without control characters.
   std::string Tail() const;
+  // The same up to a failure. `reported`: when the operator learned of it, to the second.
+  std::string TailOfFailure(kube::WallTime reported) const;
 
  private:
+  struct Line {
+    kube::WallTime at{};
+    std::string text;
+  };
+  using Lines = std::deque<Line>;
+
   void Mark(std::string_view text);
 
   std::vector<LogMark> marks_;
   uint64_t marked_ = 0;
-  std::deque<std::string> tail_;
+  Lines tail_;
+  std::deque<Lines> failures_;  // the tail after each of the newest marks of a lost or ended process
   kube::WallTime newest_{};
 };
 
