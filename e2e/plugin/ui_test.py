@@ -159,6 +159,8 @@ class Ui(PluginCase):
             page.wait("document.querySelector('#phase').textContent === 'Running'")
             page.wait("document.querySelectorAll('#gang .span').length === 2")
             page.wait("document.querySelectorAll('#workers-list tr').length === 2")
+            # The log arrives although it is out of view and its first lines were read after the first request for it.
+            page.wait("document.querySelector('#log').textContent")
             # Each kill shows within a second. They come when the one before has just been shown, so that a page which asks every
             # two seconds shows them two seconds later.
             page.watch("[data-mark=failed]")
