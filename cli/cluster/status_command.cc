@@ -2,7 +2,6 @@
 
 // `ringmaster status`: shows the state of a job on a cluster; with --wait, waits for the job to end first.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -97,7 +96,7 @@ Result<int> WatchStatus(const StatusFlags& flags) {
     }
     const TerminalTraits traits = StdoutTraits();
     const LiveScreen screen = WatchScreen(PlainTexts(*job), pods, losses);
-    if (::isatty(STDOUT_FILENO) == 1) {
+    if (traits.screen) {
       painter.Paint(DrawScreen(screen, traits, std::max(3, traits.height - 1)));
     } else {
       std::string line = fmt::format("{}  step {} of {}  {} of {} workers{}", screen.title, screen.step,

@@ -84,7 +84,7 @@ std::string WorkerLine(const LiveScreen::Worker& worker, int name_columns, int c
 }  // namespace
 
 std::vector<std::string> DrawScreen(const LiveScreen& screen, const TerminalTraits& traits, int rows) {
-  const int columns = std::max(10, traits.width - 1);
+  const int columns = std::max(1, traits.width - 1);
   std::vector<std::string> lines;
   LineBuilder title(columns, traits.colour);
   title.Add(screen.title, 1);
