@@ -127,6 +127,12 @@ std::string ProgressCurve::Json(Points::const_iterator first, Points::const_iter
       column(carried(&Point::goodput)));
 }
 
+std::vector<double> ProgressCurve::Losses() const {
+  std::vector<double> losses;
+  for (const auto& [bucket, entry] : points_) losses.push_back(entry.point.loss);
+  return losses;
+}
+
 Json ProgressCurve::Validations() const {
   if (validations_.empty()) return {};
   ringmaster::Json steps = ringmaster::Json::array(), losses = ringmaster::Json::array();

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 
@@ -49,6 +50,7 @@ class ProgressCurve {
   // that a point does not have is that of the point before.
   std::string Json(size_t first) const;
   std::string JsonOfRange(int64_t from_step, int64_t to_step) const;
+  std::vector<double> Losses() const;
   // {"step":[..],"loss":[..]}, as page_json.h's ValidationJson; null without a validation.
   ringmaster::Json Validations() const;
 

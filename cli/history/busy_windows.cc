@@ -74,6 +74,19 @@ std::vector<GangBusyTimes> BusyWindows(const BusyReports& reports) {
   return windows;
 }
 
+std::map<std::string, WorkerBusy> NewestBusy(const std::vector<GangBusyTimes>& windows) {
+  std::map<std::string, WorkerBusy> newest;
+  if (windows.empty()) return newest;
+  const GangBusyTimes& last = windows.back();
+  for (size_t i = 0; i < last.ranks.size(); ++i) {
+    if (last.ranks[i].steps == 0) continue;
+    WorkerBusy& busy = newest[(*last.pods)[i]];
+    busy.seconds = std::max(busy.seconds, last.ranks[i].seconds);
+    busy.straggler |= last.ranks[i].straggler;
+  }
+  return newest;
+}
+
 Json BusyMessage(const std::vector<GangBusyTimes>& windows) {
   if (windows.empty()) return {};
   BusyHistory history;

@@ -35,6 +35,13 @@ using BusyReports = std::map<std::string, const std::deque<BusyReport>*>;  // by
 // coordinator (rendezvous/straggler_rule.h), in windows of five seconds instead of one.
 std::vector<rendezvous::GangBusyTimes> BusyWindows(const BusyReports& reports);
 
+struct WorkerBusy {
+  double seconds = 0;  // of a step; of its slowest trainer
+  bool straggler = false;
+};
+// Returns the newest busy time of each pod.
+std::map<std::string, WorkerBusy> NewestBusy(const std::vector<rendezvous::GangBusyTimes>& windows);
+
 // The message `busy` of cli/ui/page_feed.h, with all windows; null without any.
 Json BusyMessage(const std::vector<rendezvous::GangBusyTimes>& windows);
 

@@ -72,6 +72,31 @@ class UiCase(PluginCase):
         page.open(url)
         return page
 
+    def see(self, page, selector, condition):
+        """Waits for a condition on `node`, which the page draws while it is in view."""
+        page.wait(f"((node) => {{ if (!node.checkVisibility()) return false; node.scrollIntoView({{block: 'center'}}); "
+                  f"return {condition}; }})(document.querySelector('{selector}'))")
+
+    def on_terminal(self, *arguments):
+        """Runs `kubectl ringmaster ...` on a terminal. Returns the process, and a function that reads until it has printed words
+        and returns everything so far."""
+        words, environment = self.command(arguments)
+        master, slave = pty.openpty()
+        process = subprocess.Popen(words, env={**environment, "TERM": "xterm"}, stdin=slave, stdout=slave)
+        os.close(slave)
+        self.addCleanup(os.close, master)
+        self.addCleanup(lambda: process.poll() is None and (process.kill(), process.wait()))
+        seen = b""
+
+        def read_until(word):
+            nonlocal seen
+            deadline = time.monotonic() + 60
+            while word not in seen and time.monotonic() < deadline:
+                seen += os.read(master, 65536)
+            self.assertIn(word, seen)
+            return seen
+        return process, read_until
+
     def unmanaged(self, name):
         """A job that the operator leaves alone, so that this test can write its status."""
         self.rig.apply(job(name, replicas=2, native=True, spec={"managedBy": "example.com/test"}))
@@ -177,7 +202,7 @@ class Ui(UiCase):
             self.set_status(name, **self.waits(HOSTILE))
             page.wait("document.querySelector('#events').textContent.includes('Exit')")
             page.wait("document.querySelector('#message').textContent.includes('Unschedulable')")
-            page.wait("document.querySelector('#log').textContent")
+            self.see(page, "#log", "node.textContent")
             for place in ("#message", "#events", "#log"):
                 text = page.run(f"return document.querySelector('{place}').textContent")
                 self.assertIn(MARKUP, text, place)
@@ -249,24 +274,12 @@ class Ui(UiCase):
     def test_status_watch_on_a_terminal(self):
         name = self.unmanaged("screen")
         self.set_status(name, **self.waits("needs " + HOSTILE))
-        words, environment = self.command(["status", name, "-w"])
-        master, slave = pty.openpty()
-        watching = subprocess.Popen(words, env={**environment, "TERM": "xterm"}, stdin=slave, stdout=slave)
-        os.close(slave)
-        self.addCleanup(os.close, master)
-        seen = b""
-
-        def read_until(word):
-            nonlocal seen
-            deadline = time.monotonic() + 60
-            while word not in seen and time.monotonic() < deadline:
-                seen += os.read(master, 65536)
-            self.assertIn(word, seen)
+        watching, read_until = self.on_terminal("status", name, "-w")
         read_until(b"needs <img")
         self.set_status(name, phase="Running", conditions=[], progress={"step": 50, "totalSteps": 100, "loss": "2.5"})
         read_until(b"50")
         self.set_status(name, phase="Succeeded", conditions=[{"type": "Succeeded", "status": "True", "reason": "AllStepsDone"}])
-        read_until(b"Succeeded")
+        seen = read_until(b"Succeeded")
         self.assertEqual(watching.wait(60), 0)
         self.assertNotIn(b"\x1b]0;taken", seen)
         self.assertNotIn("\u202e".encode(), seen)
@@ -293,11 +306,6 @@ class UiOfLogs(UiCase):
             pods.append(self.worker(name, rank))
         self.set_status(name, phase="Running", ready=f"{len(pods)}/{len(pods)}", attempt=1)
         return kubelet, pods
-
-    def see(self, page, selector, condition):
-        """Waits for a condition on `node`, which the page draws while it is in view."""
-        page.wait(f"((node) => {{ if (!node.checkVisibility()) return false; node.scrollIntoView({{block: 'center'}}); "
-                  f"return {condition}; }})(document.querySelector('{selector}'))")
 
     def real_run(self):
         """Trains with three workers until each has logged its progress three times. Returns the output folder."""
@@ -380,6 +388,19 @@ class UiOfLogs(UiCase):
         self.see(page, "#busy", "node.querySelectorAll('tbody tr').length === 3 && !node.querySelector('tr.slow')")
         self.see(page, "#loss", "node.getAttribute('aria-label').includes('now 1.500, least 1.500, most 2.500')")
         self.assertEqual(page.problems(), [])
+
+    def test_status_watch_marks_a_slow_worker(self):
+        name = self.unmanaged("slow")
+        self.follow(name, [[progress(-100 + 5 * i, rank, 10 * i, 0.06 if rank == 1 else 0.03) for i in range(1, 4)]
+                           for rank in range(3)])
+        self.set_status(name, progress={"step": 30, "totalSteps": 100, "loss": "2.5", "eta": "2m05s"})
+        watching, read_until = self.on_terminal("status", name, "-w")
+        read_until(b"slow-1-1  Running on node-1, busy 60.00 ms per step, slow")
+        seen = read_until(b"slow-1-2  Running on node-2, busy 30.00 ms per step\x1b")
+        self.assertIn(b"ETA 2m05s", seen)
+        self.set_status(name, phase="Succeeded", conditions=[{"type": "Succeeded", "status": "True", "reason": "AllStepsDone"}])
+        read_until(b"Succeeded")
+        self.assertEqual(watching.wait(60), 0)
 
     def test_without_the_right_to_read_logs_the_curves_begin_with_the_page(self):
         name = self.unmanaged("blind")
