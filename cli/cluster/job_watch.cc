@@ -102,6 +102,11 @@ void JobWatch::RefreshJob() {
       curve_.Clear();
       logs_.Clear();
       logged_ = false;
+      if (std::exchange(busy_of_, 0) > 0)
+        Update(busy_, DumpJson({{"reset", true},
+                                {"workers", Json::array()},
+                                {"stragglers", Json::array()},
+                                {"windows", Json::array()}}));
       checkpoints_.clear();
       checkpoint_known_ = false;
       uid_ = uid;

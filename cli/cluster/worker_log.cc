@@ -4,7 +4,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
+#include <cstddef>
 #include <optional>
 
 #include "cli/ui/plain_text.h"
@@ -30,6 +32,7 @@ std::optional<T> NumberAfter(std::string_view text, std::string_view key) {
 }
 
 constexpr int kMaxWorld = 100'000;
+constexpr size_t kMarksCompared = 100;
 constexpr int64_t kMaxStep = int64_t{1} << 53;  // exact in a page
 constexpr double kMaxSeconds = 1e9;
 
@@ -146,9 +149,13 @@ void WorkerLog::Mark(std::string_view text) {
   if (!mark) return;
   mark->at = newest_;
   // The trainer logs a membership again when it knows the transport of its devices, and with its progress.
-  if (mark->kind == LogMark::Kind::kMember)
-    for (auto last = marks_.rbegin(); last != marks_.rend() && last->kind == mark->kind; ++last)
-      if (last->generation == mark->generation && last->rank == mark->rank) return;
+  if (mark->kind == LogMark::Kind::kMember) {
+    const auto newest = marks_.end() - static_cast<std::ptrdiff_t>(std::min(marks_.size(), kMarksCompared));
+    if (std::any_of(newest, marks_.end(), [&](const LogMark& known) {
+          return known.kind == mark->kind && known.generation == mark->generation && known.rank == mark->rank;
+        }))
+      return;
+  }
   if (marks_.size() == kMarks) marks_.erase(marks_.begin(), marks_.begin() + kMarks / 4);
   marks_.push_back(*std::move(mark));
   ++marked_;

@@ -82,6 +82,18 @@ TEST(LoggedProgress, TheLinesOfATrainerAreRead) {
   EXPECT_EQ(LastLoggedMembership(worker.log.Tail())->transport, "ucx:rc");
 }
 
+TEST(LoggedProgress, AMembershipIsOneWhateverElseThePodLogs) {
+  LoggingTrainer worker(1, 7);
+  worker.Step(1, 4.5);
+  worker.Say("trainer member=other pid=3 lost evidence=mutex another trainer of this pod");
+  worker.Step(2, 4.25);
+  worker.Say("trainer member=other pid=3 ended code=137");
+  std::vector<LogMark::Kind> kinds;
+  for (const LogMark& mark : worker.log.marks()) kinds.push_back(mark.kind);
+  using Kind = LogMark::Kind;
+  EXPECT_THAT(kinds, ElementsAre(Kind::kMember, Kind::kLost, Kind::kEnded));
+}
+
 TEST(LoggedProgress, ImpossibleLinesAreIgnoredAndAFloodIsBounded) {
   LoggingTrainer worker(0, 1);
   for (const char* line :
