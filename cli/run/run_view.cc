@@ -33,10 +33,6 @@ RunEvent PlainEvent(bool warning, const std::string& reason, const std::string& 
   return event;
 }
 
-std::string MillisecondsText(double seconds) {
-  return fmt::format("{:.{}f} ms", 1e3 * seconds, seconds < 0.1 ? 2 : 0);
-}
-
 double EpochSeconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
@@ -220,10 +216,7 @@ std::vector<LiveScreen::Worker> RunView::WorkersOnScreen() const {
     worker.text = note.rank >= 0 ? fmt::format("rank {}", note.rank)
                   : note.failed  ? "restarts"
                                  : "not a member";
-    if (note.rank >= 0 && note.busy) {
-      worker.text += ", busy " + MillisecondsText(note.busy->seconds) + " per step";
-      if (note.busy->straggler) worker.state = State::kSlow, worker.text += ", slow";
-    }
+    if (note.rank >= 0 && note.busy) LiveScreen::ShowBusy(note.busy->seconds, note.busy->straggler, &worker);
     if (note.failures > 0)
       worker.text += fmt::format(", {} failure{}", note.failures, note.failures == 1 ? "" : "s");
     workers.push_back(std::move(worker));

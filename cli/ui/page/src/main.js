@@ -99,8 +99,8 @@ function drawRun() {
   document.title = `${run.phase} · ${run.name} · Ringmaster`;
   drawPhase(run.phase);
   const bad = run.phase === "Failed" || run.phase === "Unfinished", cluster = run.kind === "job";
-  $("back").hidden = $("curve-note").hidden = !cluster;
-  $("lr-card").hidden = cluster;  // not recorded there
+  $("back").hidden = !cluster;
+  $("curve-note").hidden = run.curves !== "status";
   drawProblem(run.problem);
   $("message").textContent = run.message || "";
   $("message").hidden = !run.message;
@@ -114,7 +114,7 @@ function drawRun() {
   const goodput = summary.goodput ?? run.goodput;
   const tiles = [
     ["Loss", short(run.loss)],
-    ...(cluster ? [] : [["Validation", short(validation)]]),
+    ...(cluster && validation == null ? [] : [["Validation", short(validation)]]),
     ["Samples / s", short(run.live ? run.samplesPerSecond : summary.samplesPerSecond ?? run.samplesPerSecond)],
     ["Goodput", step && goodput != null ? (goodput * 100).toFixed(1) : "–", step && goodput != null ? "%" : ""],
     ["Workers", run.workers ?? "–"],
@@ -197,6 +197,8 @@ function validationColumn(steps) {
 function drawSteps() {
   if (!charts.loss || $("run").hidden) return;
   const steps = state.detail || state.steps, x = steps.step;
+  // The status of a job on a cluster, and some programs, report none.
+  $("lr-card").hidden = state.run.kind === "job" && !state.steps.lr.some((value) => value != null);
   const columns = {
     loss: () => [x, steps.loss, steps.low, steps.high, validationColumn(x)],
     rate: () => [x, steps.rate],
