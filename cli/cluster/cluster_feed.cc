@@ -201,11 +201,12 @@ void ClusterFeed::Steps(const std::string& job, int64_t from, int64_t to, http::
   });
 }
 
-void ClusterFeed::Log(const std::string& job, const std::string& worker, http::Responder reply) {
-  thread_.Post([this, job, worker, reply = std::move(reply)] {
+void ClusterFeed::Log(const std::string& job, const std::string& worker, const std::string& until,
+                      http::Responder reply) {
+  thread_.Post([this, job, worker, until, reply = std::move(reply)] {
     OpenJob* const open = Open(job);
     if (open == nullptr) return reply(TextResponse(404, "no such job"));
-    const auto log = open->watch->Log(worker);
+    const auto log = open->watch->Log(worker, until);
     reply(log.ok() ? http::Response{200, "text/plain; charset=utf-8", *log}
                    : TextResponse(404, log.error().message));
   });

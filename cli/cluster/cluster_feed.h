@@ -31,7 +31,8 @@ class ClusterFeed final : public PageFeed {
 
   void Subscribe(const std::string& job, http::BodyStream stream) override;
   void Steps(const std::string& job, int64_t from, int64_t to, http::Responder reply) override;
-  void Log(const std::string& job, const std::string& worker, http::Responder reply) override;
+  void Log(const std::string& job, const std::string& worker, const std::string& until,
+           http::Responder reply) override;
   void Finish() override;
 
  private:

@@ -190,8 +190,10 @@ void JobWatch::RefreshBusy() {
   if (!message.is_null()) Update(busy_, DumpJson(PlainTexts(std::move(message))));
 }
 
-Result<std::string> JobWatch::Log(const std::string& pod) const {
-  return logs_.Tail(pod, fmt::format("kubectl ringmaster logs {} -n {}", name_, space_));
+Result<std::string> JobWatch::Log(const std::string& pod, const std::string& until) const {
+  const auto failure = kube::ParseWallTime(until);
+  return logs_.Tail(pod, failure.ok() ? std::optional(*failure) : std::nullopt,
+                    fmt::format("kubectl ringmaster logs {} -n {}", name_, space_));
 }
 
 }  // namespace ringmaster::cli

@@ -51,7 +51,7 @@ class JobWatch {
   // The message `gang` for a page that gets it now.
   std::string GangNow() const;
   // Returns the end of the log of a worker. Errors: kNotFound with the reason.
-  Result<std::string> Log(const std::string& pod) const;
+  Result<std::string> Log(const std::string& pod, const std::string& until) const;
 
  private:
   void RefreshJob();

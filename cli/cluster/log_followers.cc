@@ -162,13 +162,15 @@ std::vector<LogStep> LogFollowers::TakeSteps() {
   return steps;
 }
 
-Result<std::string> LogFollowers::Tail(const std::string& pod, const std::string& hint) const {
+Result<std::string> LogFollowers::Tail(const std::string& pod, std::optional<kube::WallTime> failure,
+                                       const std::string& hint) const {
   const auto found = logs_.find(pod);
   if (found == logs_.end())
     return Error{
         Code::kNotFound,
         fmt::format("the page follows the logs of the first {} workers that started; {}", kMaxLogs, hint)};
-  const std::string text = found->second->log().Tail();
+  const WorkerLog& log = found->second->log();
+  const std::string text = failure ? log.TailOfFailure(*failure) : log.Tail();
   if (text.empty() && !found->second->problem().empty())
     return Error{Code::kNotFound, found->second->problem()};
   return text;

@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "base/time.h"
 #include "cli/cluster/cluster.h"
 #include "cli/cluster/worker_log.h"
+#include "operator/kube/wall_time.h"
 
 namespace ringmaster::cli {
 
@@ -50,8 +52,10 @@ class LogFollowers {
   WorkerLogs logs() const;
   // Returns the progress that was read since the last call.
   std::vector<LogStep> TakeSteps();
-  // Returns the end of the log of a worker. Errors: kNotFound with the reason; `hint` is where else to look.
-  Result<std::string> Tail(const std::string& pod, const std::string& hint) const;
+  // Returns the end of the log of a worker, or the lines up to a failure of which the operator learned at
+  // that time. Errors: kNotFound with the reason; `hint` is where else to look.
+  Result<std::string> Tail(const std::string& pod, std::optional<kube::WallTime> failure,
+                           const std::string& hint) const;
 
  private:
   class Follower;

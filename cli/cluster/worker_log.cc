@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cstddef>
 #include <optional>
 
@@ -52,6 +53,14 @@ std::optional<BusyReport> BusyIn(std::string_view text, int64_t step) {
       !IsTime(seconds) || !IsTime(longest))
     return std::nullopt;
   return BusyReport{*generation, *rank, step, seconds, longest, *micro_batches};
+}
+
+// Of one failure there are up to two marks, and the end of a training without a failure has one.
+constexpr size_t kFailures = 3;
+constexpr auto kReportedWithin = std::chrono::seconds(20);
+
+bool IsFailure(const LogMark& mark) {
+  return mark.kind == LogMark::Kind::kLost || (mark.kind == LogMark::Kind::kEnded && mark.exit_code != 0);
 }
 
 std::optional<LogMark> MarkIn(std::string_view text) {
@@ -116,12 +125,16 @@ void WorkerLog::Add(std::string_view line, kube::WallTime known) {
     line.remove_prefix(std::min(space, line.size() - 1) + 1);
   }
   line = line.substr(0, kLineBytes);
+  const uint64_t marked = marked_;
   // A space before the first word, so that a key at the start of the line is found like the others.
   const std::string text = " " + std::string(line);
   ReadStep(text);
   Mark(text);
-  tail_.emplace_back(line);
+  tail_.push_back({newest_, std::string(line)});
   if (tail_.size() > kLines) tail_.pop_front();
+  if (marked_ == marked || !IsFailure(marks_.back())) return;
+  failures_.push_back(tail_);
+  if (failures_.size() > kFailures) failures_.pop_front();
 }
 
 void WorkerLog::ReadStep(std::string_view text) {
@@ -163,7 +176,26 @@ void WorkerLog::Mark(std::string_view text) {
 
 std::string WorkerLog::Tail() const {
   std::string text;
-  for (const std::string& line : tail_) text += line + "\n";
+  for (const Line& line : tail_) text += line.text + "\n";
+  return PlainText(text);
+}
+
+std::string WorkerLog::TailOfFailure(kube::WallTime reported) const {
+  // The log has the failure before the operator reports it, but for the fraction of the second.
+  const kube::WallTime latest = reported + std::chrono::seconds(1);
+  kube::WallTime until = latest;
+  for (auto mark = marks_.rbegin(); mark != marks_.rend(); ++mark) {
+    if (!IsFailure(*mark) || mark->at > latest) continue;
+    if (latest - mark->at < kReportedWithin) until = mark->at;
+    break;
+  }
+  const Lines* lines = &tail_;
+  // After many more lines only the copies have those of the failure.
+  for (const Lines& copy : failures_)
+    if ((tail_.empty() || tail_.front().at > until) && copy.back().at <= until) lines = &copy;
+  std::string text;
+  for (const Line& line : *lines)
+    if (line.at <= until) text += line.text + "\n";
   return PlainText(text);
 }
 

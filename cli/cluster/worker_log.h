@@ -77,8 +77,16 @@ class WorkerLog {
   uint64_t busy_read() const { return busy_read_; }
   // The last lines, without times and without control characters.
   std::string Tail() const;
+  // The same up to a failure. `reported`: when the operator learned of it, to the second.
+  std::string TailOfFailure(kube::WallTime reported) const;
 
  private:
+  struct Line {
+    kube::WallTime at{};
+    std::string text;
+  };
+  using Lines = std::deque<Line>;
+
   void Mark(std::string_view text);
   void ReadStep(std::string_view text);
 
@@ -87,7 +95,8 @@ class WorkerLog {
   std::vector<LogStep> steps_;
   std::deque<BusyReport> busy_;
   uint64_t busy_read_ = 0;
-  std::deque<std::string> tail_;
+  Lines tail_;
+  std::deque<Lines> failures_;  // the tail after each of the newest marks of a lost or ended process
   kube::WallTime newest_{};
 };
 

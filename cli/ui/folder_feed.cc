@@ -15,6 +15,7 @@
 #include <map>
 
 #include "base/file.h"
+#include "cli/ui/log_file.h"
 #include "cli/ui/page_json.h"
 #include "cli/ui/plain_text.h"
 
@@ -38,20 +39,6 @@ bool IsLocked(const std::string& path) {
   if (::stat(path.c_str(), &status) != 0) return false;
   auto locks = ReadFile("/proc/locks");
   return locks.ok() && locks->find(fmt::format(":{} 0 EOF", status.st_ino)) != std::string::npos;
-}
-
-// Returns the last bytes of a file.
-Result<std::string> EndOf(const std::string& path, size_t bytes) {
-  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  if (!file.valid()) return ErrnoError("open " + path, errno);
-  struct stat status {};
-  if (::fstat(file.get(), &status) != 0) return ErrnoError("stat " + path, errno);
-  const auto size = static_cast<size_t>(std::max<off_t>(0, status.st_size));
-  std::string text(std::min(size, bytes), '\0');
-  const ssize_t n = ::pread(file.get(), text.data(), text.size(), static_cast<off_t>(size - text.size()));
-  if (n < 0) return ErrnoError("read " + path, errno);
-  text.resize(static_cast<size_t>(n));
-  return text;
 }
 
 bool IsEnd(const std::string& reason) {
@@ -116,8 +103,9 @@ void FolderFeed::Steps(const std::string&, int64_t from, int64_t to, http::Respo
   });
 }
 
-void FolderFeed::Log(const std::string&, const std::string& worker, http::Responder reply) {
-  thread_.Post([this, worker, reply = std::move(reply)] {
+void FolderFeed::Log(const std::string&, const std::string& worker, const std::string& until,
+                     http::Responder reply) {
+  thread_.Post([this, worker, until, reply = std::move(reply)] {
     Refresh();
     // Only names of workers in the events: a request must not choose a path.
     const bool known = std::any_of(events_.begin(), events_.end(), [&](const RunEvent& event) {
@@ -126,7 +114,10 @@ void FolderFeed::Log(const std::string&, const std::string& worker, http::Respon
     });
     if (!known || worker.empty() || worker.find('/') != std::string::npos)
       return reply(PlainResponse(404, "no such worker\n"));
-    auto text = EndOf(folder_ + "/logs/" + worker + ".log", kLogBytes);
+    const std::string path = folder_ + "/logs/" + worker + ".log";
+    const auto text = until.empty() ? EndOfLog(path, kLogBytes) : LogUntil(path, until, kLogBytes);
+    if (!text.ok() && text.error().code == Code::kInvalid)
+      return reply(PlainResponse(400, text.error().message + "\n"));
     if (!text.ok()) return reply(PlainResponse(404, "this worker has no log\n"));
     reply(PlainResponse(200, std::string(LastLines(PlainText(*text), kLogLines))));
   });
@@ -263,12 +254,14 @@ void FolderFeed::Tick() {
   // Without a page, only the first tick reads: the first page finds a long run loaded.
   if (loaded_ && subscribers_.empty()) return;
   loaded_ = true;
-  const size_t events = events_.size();
   ReadEvents();
-  const bool due = std::any_of(subscribers_.begin(), subscribers_.end(),
-                               [now = Now()](const Subscriber& one) { return one.steps_due <= now; });
+  // A request may have read the newest events before this tick.
+  const bool due =
+      std::any_of(subscribers_.begin(), subscribers_.end(), [this, now = Now()](const Subscriber& one) {
+        return one.steps_due <= now || one.events < events_.size();
+      });
   // Of a run that only makes steps, nothing more is read until they are due.
-  if (running_ && !due && events_.size() == events) return;
+  if (running_ && !due) return;
   ReadSteps();
   ReadBusyTimes();
   SendAll();

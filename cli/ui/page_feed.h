@@ -33,8 +33,10 @@ class PageFeed {
   virtual void Subscribe(const std::string& job, http::BodyStream stream) = 0;
   // Responds with the steps of a range, in more detail than the messages have.
   virtual void Steps(const std::string& job, int64_t from, int64_t to, http::Responder reply) = 0;
-  // Responds with the end of the log of a worker, as plain text.
-  virtual void Log(const std::string& job, const std::string& worker, http::Responder reply) = 0;
+  // Responds with the end of the log of a worker, as plain text. `until`: the time of a failure as the
+  // message `run` has it, for the lines up to it; empty: the newest lines.
+  virtual void Log(const std::string& job, const std::string& worker, const std::string& until,
+                   http::Responder reply) = 0;
   // Sends the last changes and ends all streams. Later requests get no response.
   virtual void Finish() = 0;
 };

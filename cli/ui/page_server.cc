@@ -40,7 +40,8 @@ void Answer(PageFeed& feed, const http::Request& request, const http::Responder&
   }
   if (request.path == "/api/steps")
     return feed.Steps(job, NumberOf(request, "from", 0), NumberOf(request, "to", INT64_MAX), reply);
-  if (request.path == "/api/log") return feed.Log(job, QueryValue(request.query, "worker"), reply);
+  if (request.path == "/api/log")
+    return feed.Log(job, QueryValue(request.query, "worker"), QueryValue(request.query, "until"), reply);
   for (const PageAsset& asset : PageAssets())
     if (request.path == asset.path)
       return reply({200, std::string(asset.content_type), std::string(asset.content)});

@@ -5,7 +5,7 @@
 //   /              the page; /page.js, /page.css: its parts, embedded in the program
 //   /api/stream    the messages of the feed, as server-sent events
 //   /api/steps     ?from=STEP&to=STEP: steps in detail
-//   /api/log       ?worker=NAME: the end of its log
+//   /api/log       ?worker=NAME: the end of its log; &until=TIME: the lines up to its failure
 //
 // On a cluster, &job=NAMESPACE/NAME selects the job of each of them.
 //

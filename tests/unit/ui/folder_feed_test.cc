@@ -163,6 +163,17 @@ TEST_F(FolderFeedTest, LogsAreEscapedAndOnlyOfWorkers) {
     EXPECT_NE(Get(std::string("/api/log?worker=") + worker).find("404"), std::string::npos) << worker;
 }
 
+TEST_F(FolderFeedTest, ALogUpToAFailure) {
+  std::filesystem::create_directory(folder_.path() + "/logs");
+  Append("logs/a-0.log", "2026-01-01T00:00:00.000 I before\n2026-01-05T00:00:00.000 I after\n");
+  Serve();
+  const std::string log = Get("/api/log?worker=a-0&until=2026-01-03T00:00:00.000Z");
+  EXPECT_NE(log.find("before"), std::string::npos) << log;
+  EXPECT_EQ(log.find("after"), std::string::npos) << log;
+  EXPECT_NE(Get("/api/log?worker=a-0").find("after"), std::string::npos);
+  EXPECT_NE(Get("/api/log?worker=a-0&until=now").find("400"), std::string::npos);
+}
+
 TEST_F(FolderFeedTest, OtherSitesGetNothing) {
   Serve();
   EXPECT_NE(Get("/").find("200 OK"), std::string::npos);

@@ -65,6 +65,8 @@ export class Gang {
     this.window = null;  // [begin, end] in seconds; null: everything
     this.picked = -1;
     this.marks = [];
+    this.pointers = new Map();  // that are down: their id and where they are
+    this.drag = null;  // the grip of these pointers when the newest of them came
     new ResizeObserver(() => this.draw()).observe(host);
     host.addEventListener("keydown", (event) => this.key(event));
     host.addEventListener("wheel", (event) => {
@@ -72,13 +74,21 @@ export class Gang {
       event.preventDefault();
       this.zoom(event.deltaY < 0 || event.deltaX < 0 ? 0.7 : 1 / 0.7, this.timeAt(event));
     }, {passive: false});
-    host.addEventListener("pointermove", (event) => (this.drag ? this.dragTo(event) : this.hover(event)));
+    host.addEventListener("pointermove", (event) => (this.pointers.has(event.pointerId) ? this.dragTo(event) : this.hover(event)));
+    // A mouse or a finger moves the view, two fingers zoom. The style allows the browser to take a vertical movement of a finger for
+    // scrolling; then it cancels the pointer.
     host.addEventListener("pointerdown", (event) => {
-      if (event.pointerType === "touch" || !this.data) return;
-      this.drag = {x: event.clientX, view: this.view()};
+      if (!this.data) return;
+      if (event.pointerType === "touch") this.hover(event);
+      this.pointers.set(event.pointerId, event.clientX);
+      this.drag = this.grip();
       host.setPointerCapture(event.pointerId);
     });
-    for (const end of ["pointerup", "pointercancel"]) host.addEventListener(end, () => (this.drag = null));
+    for (const end of ["pointerup", "pointercancel"])
+      host.addEventListener(end, (event) => {
+        this.pointers.delete(event.pointerId);
+        this.drag = this.grip();
+      });
   }
 
   set(data, now) {
@@ -111,13 +121,28 @@ export class Gang {
 
   all() { this.window = null; this.draw(); }
 
+  grip() {
+    const at = [...this.pointers.values()];
+    if (!at.length || !this.data) return null;
+    return {view: this.view(), x: (Math.min(...at) + Math.max(...at)) / 2, spread: Math.max(...at) - Math.min(...at)};
+  }
+
+  // The time that was under the pointers stays there.
   dragTo(event) {
-    const [begin, end] = this.drag.view, [first, last] = this.full();
-    const width = end - begin;
-    if (width >= last - first) return;
-    const left = begin - ((event.clientX - this.drag.x) / this.plot) * width;
-    const clamped = Math.min(Math.max(first, left), last - width);
-    this.window = [clamped, clamped + width];
+    this.pointers.set(event.pointerId, event.clientX);
+    // One pointer cannot move what is shown as a whole.
+    if (!this.drag || (this.pointers.size === 1 && !this.window)) return;
+    const [begin, end] = this.drag.view, [first, last] = this.full(), {x, spread} = this.grip();
+    const scale = this.drag.spread > 10 ? this.drag.spread / Math.max(10, spread) : 1;
+    const width = Math.max(0.05, (end - begin) * scale);
+    if (width >= last - first) {
+      if (this.window) this.all();
+      return;
+    }
+    const edge = this.host.getBoundingClientRect().left + this.left;
+    const held = begin + ((this.drag.x - edge) / this.plot) * (end - begin);
+    const left = Math.min(Math.max(first, held - ((x - edge) / this.plot) * width), last - width);
+    this.window = [left, left + width];
     this.draw();
   }
 

@@ -22,6 +22,9 @@ const element = (name, text, attributes = {}) => {
   return node;
 };
 
+// A live region that gets the same text again could be read out again.
+const setText = (id, text) => { if ($(id).textContent !== text) $(id).textContent = text; };
+
 const state = {run: null, steps: new Steps(), detail: null, gang: null, gangAt: 0, events: [], workers: []};
 // What a live run changes all the time is drawn in calm intervals: a browser on the machine of the run competes with the workers. They
 // grow with the run, whose curves then change less from one to the next, and are so long that drawing takes at most 1 % of the time of
@@ -80,7 +83,7 @@ function drawJobs() {
 }
 
 function drawProblem(problem) {
-  $("problem").textContent = problem || "";
+  setText("problem", problem || "");
   $("problem").hidden = !problem;
 }
 
@@ -88,7 +91,7 @@ function drawProblem(problem) {
 
 const KINDS = {Succeeded: "good", Failed: "bad", Interrupted: "warn", Unfinished: "warn", Suspended: "warn", Running: "running", Pending: "warn", Restarting: "warn", Deleted: "warn", Unknown: "warn"};
 function drawPhase(phase) {
-  $("phase").textContent = phase;
+  setText("phase", phase);
   $("phase").className = "pill " + (KINDS[phase] || "");
 }
 
@@ -102,7 +105,7 @@ function drawRun() {
   $("back").hidden = !cluster;
   $("curve-note").hidden = run.curves !== "status";
   drawProblem(run.problem);
-  $("message").textContent = run.message || "";
+  setText("message", run.message || "");
   $("message").hidden = !run.message;
   $("message").classList.toggle("plain", !bad);
   const summary = run.summary || {}, step = run.step || 0, total = run.totalSteps || summary.totalSteps || 0;
@@ -114,15 +117,14 @@ function drawRun() {
   const goodput = summary.goodput ?? run.goodput;
   const tiles = [
     ["Loss", short(run.loss)],
-    ...(cluster && validation == null ? [] : [["Validation", short(validation)]]),
+    ...(validation == null ? [] : [["Validation", short(validation)]]),
     ["Samples / s", short(run.live ? run.samplesPerSecond : summary.samplesPerSecond ?? run.samplesPerSecond)],
     ["Goodput", step && goodput != null ? (goodput * 100).toFixed(1) : "–", step && goodput != null ? "%" : ""],
     ["Workers", run.workers ?? "–"],
   ];
-  if (cluster) {
-    tiles.push(["Restarts", run.restarts], ["Checkpoint", run.checkpoint >= 0 ? run.checkpoint.toLocaleString("en") : "–"]);
-    if (run.fabric) tiles.push(["Fabric", run.fabric]);
-  }
+  if (run.restarts != null) tiles.push(["Restarts", run.restarts]);
+  if (run.checkpoint != null) tiles.push(["Checkpoint", run.checkpoint >= 0 ? run.checkpoint.toLocaleString("en") : "–"]);
+  if (run.fabric) tiles.push(["Fabric", run.fabric]);
   const gang = state.gang;
   if (gang) {
     tiles.push(["Generations", gang.generations.at(-1)?.[1] ?? 0]);
@@ -134,7 +136,8 @@ function drawRun() {
   drawTiles(tiles);
   const failure = run.failure;
   $("failure").hidden = !failure;
-  if (failure) $("failure").textContent = `Last failure, ${timeOf(failure.time)}: ${failure.message}`;
+  if (failure) setText("failure", `Last failure, ${timeOf(failure.time)}: ${failure.message}`);
+  drawLogChoice();
 }
 
 // Changes only the text that is new: new nodes cost a layout of the whole page.
@@ -161,17 +164,17 @@ function drawTiles(tiles) {
 const charts = {};
 function makeCharts() {
   const zoom = async (from, to) => {
-    if (from == null) state.detail = null;
+    const all = state.steps.step;
+    if (from == null || (from <= all[0] && to >= all[all.length - 1])) state.detail = null;
     else {
       const answer = await fetch(address("/api/steps", {from, to}));
       if (!answer.ok) return;
       state.detail = new Steps();
       state.detail.apply({...(await answer.json()), from: 0});
     }
-    for (const name in charts) charts[name].zoomed = false;
     drawSteps();
   };
-  charts.loss = new Chart($("loss"), {series: [{label: "loss", color: "--accent"}, {}, {}, {label: "validation", color: "--bad", points: true}], band: [3, 2]}, zoom);
+  charts.loss = new Chart($("loss"), {series: [{label: "loss", color: "--accent"}, {of: "loss"}, {of: "loss"}, {label: "validation", color: "--bad", points: true}], band: [3, 2]}, zoom);
   charts.rate = new Chart($("rate"), {series: [{label: "samples/s", color: "--accent"}], zero: true}, zoom);
   charts.goodput = new Chart($("goodput"), {series: [{label: "goodput", color: "--good"}], percent: true}, zoom);
   charts.lr = new Chart($("lr"), {series: [{label: "learning rate", color: "--warn"}], zero: true}, zoom);
@@ -205,7 +208,7 @@ function drawSteps() {
     goodput: () => [x, steps.goodput],
     lr: () => [x, steps.lr],
   };
-  for (const name in columns) if (!charts[name].plot || charts[name].inView()) charts[name].set(columns[name]());
+  for (const name in columns) if (!charts[name].plot || charts[name].card.hidden || charts[name].inView()) charts[name].set(columns[name]());
 }
 
 // ---- the gang ----
@@ -271,6 +274,7 @@ function drawLogWorkers() {
     select.replaceChildren(...names.map((name) => element("option", name, {value: name})));
     if (names.includes(chosen)) select.value = chosen;
     else if (names.includes(state.run?.failure?.worker)) select.value = state.run.failure.worker;
+    drawLogChoice();
     loadLog();
   }
 }
@@ -299,12 +303,20 @@ function drawEvents() {
   while (list.children.length > 2000) list.lastChild.remove();
 }
 
-let logTimer = 0;
+// The log of the worker that failed last ends at its failure, unless a user wants the newest lines.
+let logTimer = 0, newestLines = false;
+const failedHere = () => !!state.run?.failure && state.run.failure.worker === $("log-worker").value;
+const logUntil = () => (failedHere() && !newestLines && state.run.failure.time) || "";
+function drawLogChoice() {
+  $("log-newest").hidden = !failedHere();
+  setText("log-note", logUntil() ? `until the failure at ${timeOf(logUntil())}` : "the newest lines");
+}
+
 async function loadLog() {
-  const worker = $("log-worker").value, log = $("log");
+  const worker = $("log-worker").value, until = logUntil(), log = $("log");
   if (!worker) return;
-  const answer = await fetch(address("/api/log", {worker})).catch(() => null);
-  if (worker !== $("log-worker").value || !answer) return;
+  const answer = await fetch(address("/api/log", until ? {worker, until} : {worker})).catch(() => null);
+  if (worker !== $("log-worker").value || until !== logUntil() || !answer) return;
   const text = answer.ok ? await answer.text() : "No log: " + (await answer.text());
   if (log.textContent === text) return;
   const atEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 40 || !log.textContent;
@@ -336,6 +348,7 @@ function connect() {
     state.run = run;
     if (run.failure && run.failure.time !== failure) {
       if ([...$("log-worker").options].some((option) => option.value === run.failure.worker)) $("log-worker").value = run.failure.worker;
+      drawLogChoice();
       clearTimeout(logTimer);
       logTimer = setTimeout(loadLog, 300);
     }
@@ -361,11 +374,13 @@ const toggle = (id, apply) => $(id).addEventListener("click", () => {
 });
 toggle("warnings", (on) => $("events").classList.toggle("only", on));
 toggle("log-loss", (on) => { charts.loss.spec.log = on; charts.loss.rebuild(); });
-$("log-worker").addEventListener("change", () => { $("log").textContent = ""; loadLog(); });
+const otherLog = () => { $("log").textContent = ""; drawLogChoice(); loadLog(); };
+$("log-worker").addEventListener("change", otherLog);
+toggle("log-newest", (on) => { newestLines = on; otherLog(); });
 const logInView = watchView($("log"), () => loadLog());
 let logAt = 0;
 setInterval(() => {
-  if (!state.run?.live || !logInView() || performance.now() < logAt) return;
+  if (!state.run?.live || logUntil() || !logInView() || performance.now() < logAt) return;
   logAt = performance.now() + calmMs();
   loadLog();
 }, CALM_MS);
