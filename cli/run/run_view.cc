@@ -170,7 +170,11 @@ void RunView::TakeBusyTimes(const rendezvous::GangBusyTimes& times) {
 
 void RunView::TakeReport(const rendezvous::Report& report) {
   report_ = report;
-  state_.workers_alive = static_cast<int>(report.live_pods.size());
+  // After the last step the workers end one after another: none of the last members is missing.
+  state_.workers_alive =
+      static_cast<int>(report.done ? std::count_if(workers_.begin(), workers_.end(),
+                                                   [](const auto& w) { return w.second.rank >= 0; })
+                                   : static_cast<ptrdiff_t>(report.live_pods.size()));
 }
 
 void RunView::TakeCheckpointFailure(const std::string& why) {
@@ -228,7 +232,7 @@ void RunView::Show(int workers_wanted, bool stopping, Time now) {
   state_.workers_wanted = workers_wanted;
   state_.workers = WorkersOnScreen();
   state_.note = NoteOf(report_, stopping);
-  if (state_.note.empty()) state_.note = note_;
+  if (state_.note.empty() && !report_.done) state_.note = note_;
   display_.Update(state_, now);
 }
 
