@@ -48,7 +48,7 @@ class WithoutKueue(unittest.TestCase):
             rig.apply(job("before", replicas=1))
             cluster.wait(lambda: rig.running("before", 1), "a job runs")
             first.stop()
-            rig.start(kueue_manage_jobs_without_queue_name="true", **STEADY).wait_leading()
+            rig.start(kueue_manage_jobs_without_queue_name=True, **STEADY).wait_leading()
             rig.apply(job("after", replicas=1))
             found = rig.wait_condition("after", "Admitted", "False", "NoQueue")
             self.assertIn("set the label", found["message"])
