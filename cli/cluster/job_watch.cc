@@ -130,7 +130,7 @@ void JobWatch::RefreshJob() {
 
 void JobWatch::RefreshRun() {
   Json run = JobRun(job_);
-  run["curves"] = logged_ ? "logs" : "status";
+  run["curves"] = logged_ ? "logs" : curve_.size() > 0 ? "status" : "";
   if (Json validations = curve_.Validations(); !validations.is_null())
     run["validation"] = std::move(validations);
   run["name"] = space_ + "/" + name_;

@@ -321,7 +321,8 @@ class UiOfLogs(UiCase):
         return kubelet, pods
 
     def real_run(self):
-        """Trains with three workers until each has logged its progress three times. Returns the output folder."""
+        """Trains with three workers, kills one, and ends when each has logged its progress three times since the last membership.
+        Returns the output folder."""
         folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         harness.make_data(folder / "data")
         text = harness.job_text(folder / "data", "mlp", workers=3, steps=1_000_000, every=1_000_000)
@@ -329,8 +330,15 @@ class UiOfLogs(UiCase):
         run = harness.Run(BIN / "ringmaster", folder / "job.yaml", folder / "out")
         self.addCleanup(lambda: run.process.poll() is None and (run.signal(signal.SIGKILL), run.wait()))
         logs = [folder / f"out/logs/tiny-mlp-1-{rank}.log" for rank in range(3)]
-        while run.next_line() is not None and any(log.read_text().count(" steps=") < 3 for log in logs):
-            pass
+        self.assertIsNotNone(run.wait_for_step(5), run.stderr())
+        self.assertTrue(harness.kill(run.workers()["tiny-mlp-1-1"][1][0], signal.SIGKILL))
+
+        def all_have_three_lines():
+            members = [re.findall(r" steps=.* generation=(\d+) ", log.read_text()) for log in logs]
+            newest = max((of for read in members for of in read), key=int)
+            return int(newest) % 2**32 > 1 and all(read.count(newest) >= 3 for read in members)
+        while not all_have_three_lines():
+            self.assertIsNotNone(run.next_line(), run.stderr())
         run.signal(signal.SIGINT)
         self.assertEqual(run.wait(), 130, run.stderr())
         return folder / "out"
@@ -372,7 +380,7 @@ class UiOfLogs(UiCase):
         self.see(page, "#loss", "/validation: now \\d/.test(node.getAttribute('aria-label'))")
         self.assertTrue(page.run("return document.querySelector('#curve-note').hidden"))
         self.assertIn("Validation", page.run("return document.querySelector('#tiles').textContent"))
-        page.wait("document.querySelectorAll('#gang .span').length >= 3")
+        page.wait("document.querySelectorAll('#gang .span').length > 3 && document.querySelector('[data-mark=failed]')")
         last = max(records)
         curve = page.run_async("const done = arguments[arguments.length - 1];"
                                f"fetch('/api/steps?from=0&to={last}&job=default/{name}').then((one) => one.json()).then(done)")
