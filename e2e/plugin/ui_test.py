@@ -207,6 +207,13 @@ class Ui(UiCase):
                 self.set_status(name, progress={"step": step, "totalSteps": 100, "loss": loss, "samplesPerSecond": "810"})
                 page.wait(f"document.querySelector('#steps').textContent.startsWith('step {step} of 100')")
             page.wait("document.querySelector('#loss').getAttribute('aria-label').includes('now 2.000, least 2.000, most 2.500')")
+            # The log of the worker that failed ends at its failure, to the second in the status, unless a user wants its end.
+            kubelet.logs[pods[1]].append(f"{at(-5)} runs again")
+            self.set_status(name, lastFailure={"pod": pods[1], "reason": "Exit", "time": at(-20)[:19] + "Z", "message": "ended"})
+            page.run("document.querySelector('#log').scrollIntoView()")
+            page.wait("document.querySelector('#log').textContent.endsWith('the trainer died\\n')")
+            page.run("document.querySelector('#log-newest').click()")
+            page.wait("document.querySelector('#log').textContent.endsWith('runs again\\n')")
             # What is not recorded is not shown.
             self.assertFalse(page.run("return document.querySelector('#lr').checkVisibility()"))
             # Everything is text.

@@ -121,9 +121,9 @@ class Browser:
         for dark, width in ((False, 1280), (True, 1280), (False, 360), (True, 360)):
             with test.subTest(dark=dark, width=width):
                 self.look(dark, width)
-                test.assertEqual(self.inaccessible(), [])
                 wide = self.run("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
                 test.assertEqual(wide, 0, "no sideways scrolling")
+                test.assertEqual(self.inaccessible(), [])
 
     def watch(self, selector: str) -> None:
         """Begins to record when the number of elements that match grows, and how long the machine takes for a reference: a

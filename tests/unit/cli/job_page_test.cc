@@ -143,6 +143,28 @@ TEST(WorkerLog, FindsTheMembershipsInTheLogOfATrainer) {
   EXPECT_EQ(log.marks()[3].exit_code, 137);
 }
 
+TEST(WorkerLog, TheTailOfAFailureEndsAtTheFailure) {
+  WorkerLog log;
+  log.Add("2026-11-21T10:00:00Z first words");
+  log.Add("2026-11-21T10:00:06.2Z W agent trainer member=1.2 pid=9 lost evidence=mutex the trainer died");
+  log.Add("2026-11-21T10:00:06.5Z I agent trainer member=1.2 pid=9 ended code=137");
+  log.Add("2026-11-21T10:00:06.6Z I agent trainer member=1.3 pid=10 started");
+  const std::string failure =
+      "first words\nW agent trainer member=1.2 pid=9 lost evidence=mutex the trainer died\n"
+      "I agent trainer member=1.2 pid=9 ended code=137\n";
+  // The operator reports it a little later, to the second.
+  const auto reported = kube::ParseWallTime("2026-11-21T10:00:06Z").value();
+  EXPECT_EQ(log.TailOfFailure(reported), failure);
+  EXPECT_EQ(log.TailOfFailure(reported + std::chrono::seconds(10)), failure);
+  EXPECT_EQ(log.TailOfFailure(reported + std::chrono::minutes(1)), log.Tail()) << "another failure";
+  for (size_t i = 0; i <= WorkerLog::kLines; ++i) log.Add("2026-11-21T10:01:00Z later words");
+  EXPECT_EQ(log.Tail().find("first words"), std::string::npos);
+  EXPECT_EQ(log.TailOfFailure(reported), failure) << "after many more lines";
+  log.Add("2026-11-21T11:00:00Z W agent trainer member=1.3 pid=10 lost evidence=mutex ");
+  log.Add("2026-11-21T11:00:00Z I agent trainer member=1.3 pid=10 ended code=0");
+  EXPECT_EQ(log.TailOfFailure(reported), failure) << "the end of the training is no failure";
+}
+
 TEST(WorkerLog, ALogThatIsReadAgainAddsOnlyNewLines) {
   WorkerLog log;
   log.Add("2026-11-21T10:00:00Z one");

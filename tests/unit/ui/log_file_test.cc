@@ -46,10 +46,10 @@ TEST_F(LogFileTest, TheLinesUpToAFailure) {
       "Traceback (most recent call last):\n"
       "2026-01-02 08:40:00 the program's time counts for nothing\n"
       "2026-01-02T08:34:06.678 W agent lost\n"
-      "last words\n";
+      "final output\n";
   Write(before + "2026-01-02T08:34:06.679 I agent starts\nmore\n");
   EXPECT_EQ(Until("2026-01-02T03:04:06.678Z"), before);
-  EXPECT_EQ(Until("2026-01-02T03:04:06.678Z", 12), "\nlast words\n");
+  EXPECT_EQ(Until("2026-01-02T03:04:06.678Z", 14), "\nfinal output\n");
   EXPECT_EQ(Until("2026-01-02T03:04:04.999Z"), "output of the loader\n");
   EXPECT_EQ(Until("2026-01-03T00:00:00.000Z"), *EndOfLog(path_, kAll));
 }

@@ -213,7 +213,7 @@ export class Chart {
       height: this.height(),
       cursor: {sync: {key: group.key}, drag: {x: true, y: false}, points: {size: 6}},
       legend: {show: false},
-      padding: [10, 10, 0, 0],
+      padding: [10, 18, 0, 0],
       scales: {
         x: {time: false},
         y: spec.log ? {distr: 3} : {range: (_, low, high) => {
@@ -226,7 +226,7 @@ export class Chart {
       },
       axes: [
         {...axis, space: narrow ? 70 : 60, size: 26, values: (_, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? compact(tick) : ""))},
-        {...axis, size: 52, space: 34, values: (_, ticks) => ticks.map((tick) => (tick == null ? "" : spec.percent ? Math.round(tick * 100) + " %" : axisNumber(tick)))},
+        {...axis, size: 58, space: 34, values: (_, ticks) => ticks.map((tick) => (tick == null ? "" : spec.percent ? Math.round(tick * 100) + " %" : axisNumber(tick)))},
       ],
       series: [
         {},

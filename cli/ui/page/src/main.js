@@ -354,7 +354,7 @@ function connect() {
     }
   });
   on("busy", (busy) => {
-    if (!busy.reset) busy.windows = [...state.busy.windows, ...busy.windows].slice(-120);
+    if (!busy.reset) busy.windows = [...(state.busy?.windows ?? []), ...busy.windows].slice(-120);
     state.busy = busy;
   });
   on("jobs", (jobs) => list.apply(jobs));
@@ -380,7 +380,9 @@ toggle("log-newest", (on) => { newestLines = on; otherLog(); });
 const logInView = watchView($("log"), () => loadLog());
 let logAt = 0;
 setInterval(() => {
-  if (!state.run?.live || logUntil() || !logInView() || performance.now() < logAt) return;
+  // A log without a line is asked for again wherever the page is: its first lines may come later than the worker.
+  const calm = $("log").textContent && (logUntil() || !logInView());
+  if (!state.run?.live || calm || performance.now() < logAt) return;
   logAt = performance.now() + calmMs();
   loadLog();
 }, CALM_MS);
