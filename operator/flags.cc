@@ -142,6 +142,9 @@ void AddWorkerFlags(CLI::App& app, Flags& flags, RawFlags& raw) {
          "1 to 1000 (default: 1 each)")
       ->delimiter(',')
       ->allow_extra_args(false);
+  app.add_flag("--kueue-manage-jobs-without-queue-name", flags.kueue_required,
+               "do not start a job without the label kueue.x-k8s.io/queue-name, as Kueue's setting "
+               "manageJobsWithoutQueueName does for its own kinds");
   raw.host_ports = fmt::format("{}-{}", flags.host_ports.first, flags.host_ports.last);
   app.add_option("--host-ports", raw.host_ports,
                  "ports for workers on hostNetwork, first-last; each job gets a separate range")

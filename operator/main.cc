@@ -182,6 +182,7 @@ class Operator {
     options.schedulers = {flags_.volcano_scheduler, flags_.coscheduling_scheduler};
     options.volcano_namespace = flags_.volcano_namespace;
     options.namespace_weights = flags_.namespace_weights;
+    options.kueue_required = flags_.kueue_required;
     options.host_ports = {flags_.host_ports.first, flags_.host_ports.last - flags_.host_ports.first + 1};
     options.on_counts = [this](const kube::JobRecord& job, const core::JobCounts& before,
                                const core::Status& status) { CountWrite(metrics_, job, before, status); };

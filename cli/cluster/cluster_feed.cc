@@ -239,12 +239,15 @@ bool ClusterFeed::Send(const JobWatch& watch, Subscriber& subscriber) {
   add("run", watch.run(), subscriber.run);
   add("workers", watch.workers(), subscriber.workers);
   const ProgressCurve& curve = watch.curve();
-  if (subscriber.stride != curve.stride() || subscriber.points != curve.size()) {
-    const bool more = subscriber.stride == curve.stride() && subscriber.points < curve.size();
-    text += ServerSentEvent("steps", curve.Json(more ? subscriber.points : 0));
-    subscriber.stride = curve.stride();
+  if (!subscriber.has_curve || subscriber.curve != curve.version()) {
+    const bool more = subscriber.has_curve && subscriber.rewritten == curve.rewritten();
+    text += ServerSentEvent("steps", curve.Json(more && subscriber.points > 0 ? subscriber.points - 1 : 0));
+    subscriber.has_curve = true;
+    subscriber.curve = curve.version();
+    subscriber.rewritten = curve.rewritten();
     subscriber.points = curve.size();
   }
+  add("busy", watch.busy(), subscriber.busy);
   add("events", watch.events(), subscriber.events);
   if (watch.gang().version != subscriber.gang) {
     subscriber.gang = watch.gang().version;

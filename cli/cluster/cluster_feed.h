@@ -39,9 +39,10 @@ class ClusterFeed final : public PageFeed {
   class JobList;
   struct Subscriber {
     http::BodyStream stream;
-    uint64_t run = 0, workers = 0, gang = 0, events = 0;  // versions that it has
-    size_t stride = 0;
+    uint64_t run = 0, workers = 0, gang = 0, events = 0, busy = 0;  // versions that it has
+    uint64_t curve = 0, rewritten = 0;                              // of the curve
     size_t points = 0;
+    bool has_curve = false;
   };
   struct OpenJob {
     std::unique_ptr<JobWatch> watch;

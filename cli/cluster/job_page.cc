@@ -237,6 +237,19 @@ std::optional<ProgressCurve::Point> ProgressPoint(const Json& job) {
                               NumberOrNan(Text(Child(status, "goodput"), "ratio"))};
 }
 
+void AddToCurve(const LogStep& step, ProgressCurve* curve) {
+  if (std::isfinite(step.validation)) curve->AddValidation(step.validation_step, step.validation);
+  const ProgressCurve::Point point{step.step, step.loss, step.samples_per_second, NAN, step.learning_rate};
+  // The line about the last validation has nothing else.
+  if (!std::isnan(step.learning_rate) || !std::isnan(step.loss)) curve->Add(point);
+}
+
+BusyReports LoggedBusyTimes(const WorkerLogs& logs) {
+  BusyReports reports;
+  for (const auto& [pod, log] : logs) reports[pod] = &log->busy();
+  return reports;
+}
+
 Json JobWorkers(const std::vector<Json>& pods) {
   struct Row {
     int64_t attempt, rank;

@@ -3,15 +3,15 @@
 // What the live page shows of jobs on a cluster, computed from API objects and logs: the messages of
 // cli/ui/page_feed.h. Everything comes from what the cluster records anyway:
 //
-//   progress, loss, speed   status.progress, which the operator writes every few seconds
+//   progress, speed         status.progress, which the operator writes every few seconds
+//   curves, busy times      the logs of the workers (worker_log.h), and status.progress
 //   why a job waits         its conditions
-//   generations             the logs of the workers (worker_log.h)
+//   generations             the logs of the workers
 //   failures, restarts      Events of the job, and the logs, which have them to the millisecond
 //
 // Pure functions.
 #pragma once
 
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,13 +36,17 @@ Json JobRow(const Json& job);
 Json JobRun(const Json& job);
 std::optional<ProgressCurve::Point> ProgressPoint(const Json& job);
 
+// Adds what a log reports about a step.
+void AddToCurve(const LogStep& step, ProgressCurve* curve);
+
+// The busy times in the logs, for BusyWindows.
+BusyReports LoggedBusyTimes(const WorkerLogs& logs);
+
 // The items of the message `workers`, by attempt and rank, newest attempt first.
 Json JobWorkers(const std::vector<Json>& pods);
 
 // Events of the API about the job with this uid, oldest first. `pod` is the worker that a note begins with.
 std::vector<RunEvent> ReportedEvents(const std::vector<Json>& events, const Json& job);
-
-using WorkerLogs = std::map<std::string, const WorkerLog*>;  // by pod
 
 // The history of the gang, for TimelineOf. A failure that is both in a log and in `reported` occurs once.
 // `reported` may also have CheckpointPublished.

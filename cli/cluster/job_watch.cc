@@ -7,10 +7,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/mutex.h"
-#include "cli/cluster/export_pod.h"
 #include "cli/ui/page_json.h"
-#include "operator/kube/api_error.h"
 #include "operator/kube/backend/resources.h"
 #include "operator/wiring/names.h"
 
@@ -23,10 +20,6 @@ using json::Text;
 
 constexpr size_t kMaxPageEvents = 1000;
 constexpr size_t kMaxGangGenerations = 400;
-constexpr size_t kMaxGoneLogs = 200;
-constexpr size_t kMaxPendingLines = 20'000;
-constexpr Duration kLogRetry = seconds(5);
-constexpr Duration kLogRetryLast = seconds(60);
 
 kube::Store<Json>::Hooks Whole(const std::function<void()>& changed) {
   kube::Store<Json>::Hooks hooks;
@@ -51,87 +44,6 @@ std::vector<Json> Copies(const kube::Store<Json>& store) {
 
 }  // namespace
 
-// One log. Lines arrive on a thread of the transport, and Take reads them on the thread of the watch.
-class JobWatch::Follower {
- public:
-  Follower(Cluster& cluster, Cluster::Container container, std::function<void()> changed)
-      : cluster_(cluster), container_(std::move(container)), shared_(std::make_shared<Shared>()) {
-    shared_->changed = std::move(changed);
-  }
-
-  // Reads new lines, and requests the log again when it ended although the container may still run.
-  void Take(bool runs, Time now) {
-    std::vector<std::string> lines;
-    bool ended = false;
-    {
-      MutexLock lock(shared_->mutex);
-      lines.swap(shared_->lines);
-      ended = std::exchange(shared_->ended, false);
-      if (ended) problem_ = std::exchange(shared_->problem, {});
-    }
-    for (const std::string& line : lines) log_.Add(line, known_);
-    if (!lines.empty()) failures_ = 0;
-    if (ended) {
-      stream_.reset();
-      finished_ = problem_.empty() && !runs;
-      const Duration pause = kLogRetry * (1 << std::min(failures_++, 5));
-      retry_at_ = now + std::min<Duration>(pause, kLogRetryLast);
-    }
-    if (!stream_ && !finished_ && now >= retry_at_) Start();
-  }
-
-  void Stop() { stream_.reset(); }
-  const WorkerLog& log() const { return log_; }
-  const std::string& problem() const { return problem_; }
-
- private:
-  struct Shared {
-    Mutex mutex;
-    std::vector<std::string> lines RM_GUARDED_BY(mutex);
-    bool ended RM_GUARDED_BY(mutex) = false;
-    std::string problem RM_GUARDED_BY(mutex);
-    std::function<void()> changed;
-  };
-
-  void Start() {
-    known_ = log_.newest();
-    kube::StreamHandlers handlers;
-    handlers.on_line = [shared = shared_](std::string_view line) {
-      {
-        MutexLock lock(shared->mutex);
-        // A program that prints faster than this thread reads loses the oldest lines.
-        if (shared->lines.size() >= kMaxPendingLines)
-          shared->lines.erase(shared->lines.begin(), shared->lines.begin() + kMaxPendingLines / 2);
-        shared->lines.emplace_back(line.substr(0, WorkerLog::kLineBytes));
-      }
-      shared->changed();
-    };
-    handlers.on_end = [shared = shared_, pod = container_.pod](const Result<kube::HttpResponse>& result) {
-      {
-        MutexLock lock(shared->mutex);
-        shared->ended = true;
-        if (!result.ok())
-          shared->problem = result.error().message;
-        else if (result->status >= 300)
-          shared->problem = kube::ToError(*result, true, "log of " + pod).message;
-      }
-      shared->changed();
-    };
-    stream_ = cluster_.FollowLog(container_, kLogLines, std::move(handlers));
-  }
-
-  Cluster& cluster_;
-  const Cluster::Container container_;
-  const std::shared_ptr<Shared> shared_;
-  WorkerLog log_;
-  kube::WallTime known_{};  // lines up to here were read by an earlier request
-  std::string problem_;
-  bool finished_ = false;
-  int failures_ = 0;
-  Time retry_at_ = Time::min();
-  std::unique_ptr<kube::HttpStream> stream_;
-};
-
 JobWatch::JobWatch(Cluster& cluster, std::string space, std::string name, std::function<void()> changed)
     : cluster_(cluster),
       space_(std::move(space)),
@@ -140,6 +52,7 @@ JobWatch::JobWatch(Cluster& cluster, std::string space, std::string name, std::f
       jobs_(Whole(changed_)),
       pods_(Whole(changed_)),
       events_(Whole(changed_)),
+      logs_(cluster, space_, changed_),
       reflectors_(cluster.api()) {
   const auto add = [this](const kube::Resource& resource, kube::Store<Json>& store, std::string labels,
                           std::string fields) {
@@ -157,43 +70,29 @@ JobWatch::JobWatch(Cluster& cluster, std::string space, std::string name, std::f
   reflectors_.Start();
 }
 
-JobWatch::~JobWatch() {
-  reflectors_.Stop();
-  for (auto& [pod, follower] : logs_) follower->Stop();
-}
+JobWatch::~JobWatch() { reflectors_.Stop(); }
 
 std::vector<Json> JobWatch::Pods() const { return Copies(pods_); }
 
 void JobWatch::Refresh() {
-  FollowLogs();
+  RefreshJob();
+  ReadLogs();
   RefreshRun();
   RefreshGang();
+  RefreshBusy();
 }
 
-void JobWatch::FollowLogs() {
-  const Time now = Now();
-  std::map<std::string, bool> runs;
-  for (const auto& pod : pods_.All()) {
-    const std::string name(Text(Child(*pod, "metadata"), "name"));
-    const std::string_view phase = Text(Child(*pod, "status"), "phase");
-    runs[name] = phase == "Running";
-    const bool started = phase == "Running" || phase == "Succeeded" || phase == "Failed";
-    if (!started || logs_.contains(name) || logs_.size() >= kMaxLogs + kMaxGoneLogs) continue;
-    const auto followed = std::count_if(logs_.begin(), logs_.end(),
-                                        [&](const auto& item) { return runs.contains(item.first); });
-    if (static_cast<size_t>(followed) >= kMaxLogs) continue;
-    Cluster::Container container{name, std::string(Text(WorkerContainerOf(*pod), "name")), space_};
-    logs_.emplace(name, std::make_unique<Follower>(cluster_, std::move(container), changed_));
-  }
-  for (auto& [pod, follower] : logs_) {
-    const auto known = runs.find(pod);
-    // The log of a pod that is gone is not requested again; what was read of it stays.
-    if (known == runs.end()) follower->Stop();
-    if (known != runs.end()) follower->Take(known->second, now);
+void JobWatch::ReadLogs() {
+  std::vector<LogFollowers::Pod> pods;
+  for (const auto& pod : pods_.All()) pods.push_back(LogFollowers::PodOf(*pod));
+  logs_.Update(pods);
+  for (const LogStep& step : logs_.TakeSteps()) {
+    logged_ = true;
+    AddToCurve(step, &curve_);
   }
 }
 
-void JobWatch::RefreshRun() {
+void JobWatch::RefreshJob() {
   const auto jobs = jobs_.All();
   gone_ = jobs.empty() && jobs_.synced();
   if (!jobs.empty()) {
@@ -201,6 +100,13 @@ void JobWatch::RefreshRun() {
     const std::string uid(Text(Child(job_, "metadata"), "uid"));
     if (uid != uid_) {  // a job that was deleted and created again
       curve_.Clear();
+      logs_.Clear();
+      logged_ = false;
+      if (std::exchange(busy_of_, 0) > 0)
+        Update(busy_, DumpJson({{"reset", true},
+                                {"workers", Json::array()},
+                                {"stragglers", Json::array()},
+                                {"windows", Json::array()}}));
       checkpoints_.clear();
       checkpoint_known_ = false;
       uid_ = uid;
@@ -220,7 +126,13 @@ void JobWatch::RefreshRun() {
     checkpoint_ = checkpoint;
     checkpoint_known_ = true;
   }
+}
+
+void JobWatch::RefreshRun() {
   Json run = JobRun(job_);
+  run["curves"] = logged_ ? "logs" : curve_.size() > 0 ? "status" : "";
+  if (Json validations = curve_.Validations(); !validations.is_null())
+    run["validation"] = std::move(validations);
   run["name"] = space_ + "/" + name_;
   if (gone_) {
     run["phase"] = job_.is_null() ? "Unknown" : "Deleted";
@@ -245,13 +157,12 @@ void JobWatch::RefreshGang() {
                    (Text(Child(job_, "status"), "completionTime").empty() ? "" : "e");
   for (const auto& event : events_.All())
     of += std::string(Text(Child(*event, "metadata"), "resourceVersion")) + ",";
-  for (const auto& [pod, follower] : logs_) of += pod + ":" + std::to_string(follower->log().marked()) + ",";
+  const WorkerLogs logs = logs_.logs();
+  for (const auto& [pod, log] : logs) of += pod + ":" + std::to_string(log->marked()) + ",";
   if (of == gang_of_ || job_.is_null()) return;
   gang_of_ = std::move(of);
   std::vector<RunEvent> reported = ReportedEvents(Copies(events_), job_);
   reported.insert(reported.end(), checkpoints_.begin(), checkpoints_.end());
-  WorkerLogs logs;
-  for (const auto& [pod, follower] : logs_) logs[pod] = &follower->log();
   const std::vector<RunEvent> gang = GangEvents(logs, reported, job_);
   timeline_ = TimelineOf(gang);
   gang_ = PlainTexts(TimelineJson(timeline_, kMaxGangGenerations));
@@ -269,19 +180,20 @@ std::string JobWatch::GangNow() const {
   return DumpJson(gang);
 }
 
+void JobWatch::RefreshBusy() {
+  uint64_t read = 0;
+  const WorkerLogs logs = logs_.logs();
+  for (const auto& [pod, log] : logs) read += log->busy_read();
+  if (read == busy_of_) return;
+  busy_of_ = read;
+  Json message = BusyMessage(BusyWindows(LoggedBusyTimes(logs)));
+  if (!message.is_null()) Update(busy_, DumpJson(PlainTexts(std::move(message))));
+}
+
 Result<std::string> JobWatch::Log(const std::string& pod, const std::string& until) const {
-  const auto found = logs_.find(pod);
-  if (found == logs_.end())
-    return Error{Code::kNotFound,
-                 fmt::format("the page follows the logs of the first {} workers that started; "
-                             "kubectl ringmaster logs {} -n {}",
-                             kMaxLogs, name_, space_)};
   const auto failure = kube::ParseWallTime(until);
-  const WorkerLog& log = found->second->log();
-  const std::string text = failure.ok() ? log.TailOfFailure(*failure) : log.Tail();
-  if (text.empty() && !found->second->problem().empty())
-    return Error{Code::kNotFound, found->second->problem()};
-  return text;
+  return logs_.Tail(pod, failure.ok() ? std::optional(*failure) : std::nullopt,
+                    fmt::format("kubectl ringmaster logs {} -n {}", name_, space_));
 }
 
 }  // namespace ringmaster::cli

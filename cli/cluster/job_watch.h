@@ -15,11 +15,10 @@
 #include <vector>
 
 #include "base/json.h"
-#include "base/time.h"
 #include "cli/cluster/cluster.h"
 #include "cli/cluster/job_page.h"
+#include "cli/cluster/log_followers.h"
 #include "cli/cluster/progress_curve.h"
-#include "cli/cluster/worker_log.h"
 #include "cli/history/gang_timeline.h"
 #include "operator/kube/watch/reflector.h"
 #include "operator/kube/watch/store.h"
@@ -28,9 +27,6 @@ namespace ringmaster::cli {
 
 class JobWatch {
  public:
-  static constexpr size_t kMaxLogs = 64;      // each is a connection from the API server to a node
-  static constexpr int64_t kLogLines = 5000;  // of a log that are read at first
-
   // A message of page_feed.h. `version` rises with each change.
   struct Message {
     std::string data;
@@ -50,6 +46,7 @@ class JobWatch {
   const Message& workers() const { return workers_; }
   const Message& gang() const { return gang_message_; }
   const Message& events() const { return events_message_; }
+  const Message& busy() const { return busy_; }  // version 0: there are no busy times
   const ProgressCurve& curve() const { return curve_; }
   // The message `gang` for a page that gets it now.
   std::string GangNow() const;
@@ -57,11 +54,11 @@ class JobWatch {
   Result<std::string> Log(const std::string& pod, const std::string& until) const;
 
  private:
-  class Follower;
-
+  void RefreshJob();
+  void ReadLogs();
   void RefreshRun();
   void RefreshGang();
-  void FollowLogs();
+  void RefreshBusy();
   std::vector<Json> Pods() const;
 
   Cluster& cluster_;
@@ -76,9 +73,11 @@ class JobWatch {
   bool gone_ = false;
   int64_t checkpoint_ = -1;
   bool checkpoint_known_ = false;
-  std::vector<RunEvent> checkpoints_;                      // seen while watching
-  std::map<std::string, std::unique_ptr<Follower>> logs_;  // by pod, also of pods that are gone
+  std::vector<RunEvent> checkpoints_;  // seen while watching
+  LogFollowers logs_;
+  bool logged_ = false;  // the logs have lines about progress
   ProgressCurve curve_;
+  uint64_t busy_of_ = 0;  // number of busy times that the message was computed from
   GangTimeline timeline_;
   Json gang_;
   std::vector<RunEvent> page_events_;
@@ -87,6 +86,7 @@ class JobWatch {
   Message workers_;
   Message gang_message_;
   Message events_message_;
+  Message busy_;
   kube::Reflectors reflectors_;  // last: its threads use the stores
 };
 

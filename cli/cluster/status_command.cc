@@ -2,7 +2,6 @@
 
 // `ringmaster status`: shows the state of a job on a cluster; with --wait, waits for the job to end first.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -11,14 +10,15 @@
 #include <string>
 #include <thread>
 
-#include "api/load.h"
 #include "base/json.h"
 #include "cli/cluster/cluster.h"
 #include "cli/cluster/export_pod.h"
 #include "cli/cluster/job_page.h"
+#include "cli/cluster/log_followers.h"
 #include "cli/cluster/logged_membership.h"
 #include "cli/cluster/status_screen.h"
 #include "cli/command.h"
+#include "cli/history/busy_windows.h"
 #include "cli/plot/live_screen.h"
 #include "cli/ui/plain_text.h"
 
@@ -74,13 +74,14 @@ bool IsTrue(const Json& job, const char* type) {
 
 bool HasEnded(const Json& job) { return IsTrue(job, "Succeeded") || IsTrue(job, "Failed"); }
 
-// Draws the job until it has ended. Without a terminal, prints a line when its progress or its phase changes.
+// Draws the job until it has ended, with what the logs of its workers have. Without a terminal, prints a line
+// when its progress or its phase changes.
 Result<int> WatchStatus(const StatusFlags& flags) {
   RM_ASSIGN(const auto cluster, Cluster::Connect(flags.cluster));
   const std::string name = JobName(flags.job);
   ScreenPainter painter;
-  LossHistory losses;
-  int64_t newest_step = 0;
+  LogFollowers logs(*cluster, cluster->space(), [] {});
+  ProgressCurve curve;
   std::string printed;
   bool seen = false;
   for (;; std::this_thread::sleep_for(kPollPeriod)) {
@@ -90,14 +91,17 @@ Result<int> WatchStatus(const StatusFlags& flags) {
     if (!job.ok()) continue;
     seen = true;
     RM_ASSIGN(const std::vector<Json> pods, ReadPods(*cluster, name));
-    const Json& progress = json::Child(json::Child(*job, "status"), "progress");
-    if (const int64_t step = json::Integer(progress, "step"); step > newest_step) {
-      newest_step = step;
-      if (const auto loss = api::ParseDecimal(json::Text(progress, "loss")); loss.ok()) losses.Add(*loss);
-    }
+    if (const auto point = ProgressPoint(*job)) curve.Add(*point);
     const TerminalTraits traits = StdoutTraits();
-    const LiveScreen screen = WatchScreen(PlainTexts(*job), pods, losses);
-    if (::isatty(STDOUT_FILENO) == 1) {
+    if (traits.screen && json::Text(json::Child(*job, "spec"), "framework") == "native") {
+      std::vector<LogFollowers::Pod> followed;
+      for (const Json& pod : pods) followed.push_back(LogFollowers::PodOf(pod));
+      logs.Update(followed);
+      for (const LogStep& step : logs.TakeSteps()) AddToCurve(step, &curve);
+    }
+    const LiveScreen screen = WatchScreen(PlainTexts(*job), pods, curve.Losses(),
+                                          NewestBusy(BusyWindows(LoggedBusyTimes(logs.logs()))));
+    if (traits.screen) {
       painter.Paint(DrawScreen(screen, traits, std::max(3, traits.height - 1)));
     } else {
       std::string line = fmt::format("{}  step {} of {}  {} of {} workers{}", screen.title, screen.step,

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "api/display.h"
 #include "api/load.h"
@@ -47,7 +48,7 @@ std::string ProgressText(const Json& progress) {
   const auto add = [&](const char* form, std::string_view value) {
     if (!value.empty()) text += (text.empty() ? "" : ", ") + fmt::format(fmt::runtime(form), value);
   };
-  add("{} left", Text(progress, "eta"));
+  add("ETA {}", Text(progress, "eta"));
   add("{} samples/s", Short(Text(progress, "samplesPerSecond")));
   add("loss {}", Short(Text(progress, "loss")));
   return text;
@@ -229,7 +230,8 @@ std::string Columns(const std::vector<std::vector<std::string>>& rows) {
   return text;
 }
 
-LiveScreen WatchScreen(const Json& job, const std::vector<Json>& pods, const LossHistory& losses) {
+LiveScreen WatchScreen(const Json& job, const std::vector<Json>& pods, std::vector<double> losses,
+                       const std::map<std::string, WorkerBusy>& busy) {
   using State = LiveScreen::Worker::State;
   const Json& status = Child(job, "status");
   const Json& progress = Child(status, "progress");
@@ -242,9 +244,9 @@ LiveScreen WatchScreen(const Json& job, const std::vector<Json>& pods, const Los
   if (const auto speed = Text(progress, "samplesPerSecond"); !speed.empty())
     screen.numbers = Short(speed) + " samples/s";
   if (const auto eta = Text(progress, "eta"); !eta.empty())
-    screen.numbers += fmt::format("{}{} left", screen.numbers.empty() ? "" : "  ", eta);
+    screen.numbers += fmt::format("{}ETA {}", screen.numbers.empty() ? "" : "  ", eta);
   screen.loss = Short(Text(progress, "loss"));
-  screen.losses = losses.values();
+  screen.losses = std::move(losses);
   screen.workers_wanted = static_cast<int>(Integer(Child(Child(job, "spec"), "workers"), "replicas"));
   if (phase != "Running") screen.note = ExplainPhase(job);
   const std::string attempt = std::to_string(Integer(status, "attempt"));
@@ -258,6 +260,8 @@ LiveScreen WatchScreen(const Json& job, const std::vector<Json>& pods, const Los
     const bool good = worker.text.starts_with("Running") || worker.text.starts_with("Succeeded");
     const bool failed = worker.text.starts_with("ended") || worker.text.starts_with("Failed");
     worker.state = good ? State::kMember : failed ? State::kFailed : State::kStarting;
+    if (const auto known = busy.find(worker.name); known != busy.end() && worker.text.starts_with("Running"))
+      LiveScreen::ShowBusy(known->second.seconds, known->second.straggler, &worker);
     screen.workers_alive += good;
     screen.workers.push_back(std::move(worker));
   }

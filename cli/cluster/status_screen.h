@@ -4,12 +4,14 @@
 // API objects.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
 #include "cli/cluster/logged_membership.h"
+#include "cli/history/busy_windows.h"
 #include "cli/plot/live_screen.h"
 #include "operator/kube/wall_time.h"
 
@@ -22,8 +24,9 @@ namespace ringmaster::cli {
 std::string StatusScreen(const Json& job, const std::vector<Json>& pods, const LoggedMemberships& memberships,
                          kube::WallTime now);
 
-// Returns the small screen of `status --watch`, which `ringmaster run` draws, too.
-LiveScreen WatchScreen(const Json& job, const std::vector<Json>& pods, const LossHistory& losses);
+// Returns the small screen of `status --watch`, which `ringmaster run` draws, too. `losses`: oldest first.
+LiveScreen WatchScreen(const Json& job, const std::vector<Json>& pods, std::vector<double> losses,
+                       const std::map<std::string, WorkerBusy>& busy);
 
 // Returns "Reason: message" of the condition that explains the phase.
 std::string ExplainPhase(const Json& job);

@@ -4,8 +4,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <cstddef>
 #include <optional>
 
 #include "cli/ui/plain_text.h"
@@ -31,6 +33,28 @@ std::optional<T> NumberAfter(std::string_view text, std::string_view key) {
 }
 
 constexpr int kMaxWorld = 100'000;
+constexpr size_t kMarksCompared = 100;
+constexpr int64_t kMaxStep = int64_t{1} << 53;  // exact in a page
+constexpr double kMaxSeconds = 1e9;
+
+double ValueAfter(std::string_view text, std::string_view key) {
+  return NumberAfter<double>(text, key).value_or(NAN);
+}
+
+bool IsTime(double seconds) { return seconds >= 0 && seconds < kMaxSeconds; }
+
+// Returns the busy times of a line about `step`.
+std::optional<BusyReport> BusyIn(std::string_view text, int64_t step) {
+  const auto generation = NumberAfter<uint64_t>(text, " generation=");
+  const auto rank = NumberAfter<int>(text, " rank="),
+             micro_batches = NumberAfter<int>(text, " micro_batches=");
+  const double seconds = ValueAfter(text, " busy="), longest = ValueAfter(text, " longest=");
+  if (!generation || !rank || *rank < 0 || *rank >= kMaxWorld || !micro_batches || *micro_batches < 1 ||
+      !IsTime(seconds) || !IsTime(longest))
+    return std::nullopt;
+  return BusyReport{*generation, *rank, step, seconds, longest, *micro_batches};
+}
+
 // Of one failure there are up to two marks, and the end of a training without a failure has one.
 constexpr size_t kFailures = 3;
 constexpr auto kReportedWithin = std::chrono::seconds(20);
@@ -103,7 +127,9 @@ void WorkerLog::Add(std::string_view line, kube::WallTime known) {
   line = line.substr(0, kLineBytes);
   const uint64_t marked = marked_;
   // A space before the first word, so that a key at the start of the line is found like the others.
-  Mark(" " + std::string(line));
+  const std::string text = " " + std::string(line);
+  ReadStep(text);
+  Mark(text);
   tail_.push_back({newest_, std::string(line)});
   if (tail_.size() > kLines) tail_.pop_front();
   if (marked_ == marked || !IsFailure(marks_.back())) return;
@@ -111,14 +137,38 @@ void WorkerLog::Add(std::string_view line, kube::WallTime known) {
   if (failures_.size() > kFailures) failures_.pop_front();
 }
 
+void WorkerLog::ReadStep(std::string_view text) {
+  const auto step = NumberAfter<int64_t>(text, " step="), steps = NumberAfter<int64_t>(text, " steps=");
+  if (!step || !steps || *step < 1 || *step > *steps || *steps > kMaxStep) return;
+  LogStep read{*step};
+  read.loss = ValueAfter(text, " loss=");
+  read.learning_rate = ValueAfter(text, " lr=");
+  read.samples_per_second = ValueAfter(text, " samples_per_second=");
+  if (const auto of = NumberAfter<int64_t>(text, " validation_step="); of && *of >= 1 && *of <= *steps) {
+    read.validation = ValueAfter(text, " validation=");
+    read.validation_step = *of;
+  }
+  if (steps_.size() == kSteps) steps_.erase(steps_.begin(), steps_.begin() + kSteps / 4);
+  steps_.push_back(read);
+  if (const auto busy = BusyIn(text, *step)) {
+    if (busy_.size() == kBusy) busy_.pop_front();
+    busy_.push_back(*busy);
+    ++busy_read_;
+  }
+}
+
 void WorkerLog::Mark(std::string_view text) {
   auto mark = MarkIn(text);
   if (!mark) return;
   mark->at = newest_;
-  // The trainer logs a membership again when it knows the transport of its devices.
-  if (mark->kind == LogMark::Kind::kMember)
-    for (auto last = marks_.rbegin(); last != marks_.rend() && last->kind == mark->kind; ++last)
-      if (last->generation == mark->generation && last->rank == mark->rank) return;
+  // The trainer logs a membership again when it knows the transport of its devices, and with its progress.
+  if (mark->kind == LogMark::Kind::kMember) {
+    const auto newest = marks_.end() - static_cast<std::ptrdiff_t>(std::min(marks_.size(), kMarksCompared));
+    if (std::any_of(newest, marks_.end(), [&](const LogMark& known) {
+          return known.kind == mark->kind && known.generation == mark->generation && known.rank == mark->rank;
+        }))
+      return;
+  }
   if (marks_.size() == kMarks) marks_.erase(marks_.begin(), marks_.begin() + kMarks / 4);
   marks_.push_back(*std::move(mark));
   ++marked_;

@@ -5,6 +5,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
+
+#include "cli/history/worker_names.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -21,26 +24,45 @@ std::string NumbersText(const std::vector<RankBusyTime>& ranks, double RankBusyT
   return text + "]";
 }
 
-bool IsListOf(const Json& object, const char* key, size_t size) {
-  const auto it = object.find(key);
-  return it != object.end() && it->is_array() && it->size() == size &&
-         std::all_of(it->begin(), it->end(),
+bool IsListOf(const Json& list, size_t size) {
+  return list.is_array() && list.size() == size &&
+         std::all_of(list.begin(), list.end(),
                      [](const Json& item) { return item.is_number() || item.is_null(); });
+}
+
+// A line, as an object or an array.
+struct Window {
+  Json step = 0;
+  Json seconds;
+  Json longest;
+  Json stragglers;
+};
+
+Window WindowIn(const Json& line) {
+  const auto value = [&](const char* key, size_t index) {
+    if (line.is_array()) return index < line.size() ? line[index] : Json();
+    const auto it = line.find(key);
+    return it != line.end() ? *it : Json();
+  };
+  return {value("step", 1), value("seconds", 2), value("longest", 3), value("stragglers", 4)};
 }
 
 }  // namespace
 
 std::string BusyLine(const rendezvous::GangBusyTimes& times, double monotonic_seconds, bool names) {
-  std::string line = fmt::format(R"({{"monotonicSeconds":{:.3f},"step":{})", monotonic_seconds, times.step);
-  if (names)
-    line += fmt::format(R"(,"generation":{},"workers":{})", times.generation, DumpJson(Json(*times.pods)));
-  line += R"(,"seconds":)" + NumbersText(times.ranks, &RankBusyTime::seconds);
-  line += R"(,"longest":)" + NumbersText(times.ranks, &RankBusyTime::longest);
   Json stragglers = Json::array();
   for (size_t rank = 0; rank < times.ranks.size(); ++rank)
     if (times.ranks[rank].straggler) stragglers.push_back(rank);
-  if (!stragglers.empty()) line += R"(,"stragglers":)" + stragglers.dump();
-  return line + "}";
+  const std::string means = NumbersText(times.ranks, &RankBusyTime::seconds);
+  const std::string longest = NumbersText(times.ranks, &RankBusyTime::longest);
+  if (!names)
+    return fmt::format("[{:.3f},{},{},{}{}]", monotonic_seconds, times.step, means, longest,
+                       stragglers.empty() ? "" : "," + stragglers.dump());
+  return fmt::format(
+      R"({{"monotonicSeconds":{:.3f},"step":{},"seconds":{},"longest":{}{},"generation":{},"workers":{}}})",
+      monotonic_seconds, times.step, means, longest,
+      stragglers.empty() ? "" : R"(,"stragglers":)" + stragglers.dump(), times.generation,
+      DumpJson(Json(ShortNames(*times.pods))));
 }
 
 void MergeBusyTimes(const rendezvous::GangBusyTimes& times, rendezvous::GangBusyTimes* sum) {
@@ -60,20 +82,24 @@ void MergeBusyTimes(const rendezvous::GangBusyTimes& times, rendezvous::GangBusy
 }
 
 void BusyHistory::Read(std::string_view line) {
-  const auto object = ParseJson(line);
-  if (!object.ok() || !object->is_object()) return;
-  if (const auto workers = object->find("workers"); workers != object->end() && workers->is_array()) {
-    workers_ = *workers;
+  const auto read = ParseJson(line);
+  if (!read.ok() || (!read->is_object() && !read->is_array())) return;
+  if (const Json& workers = json::Items(*read, "workers"); !workers.empty()) {
+    std::vector<std::string> names;
+    for (const Json& name : workers) names.push_back(name.is_string() ? name.get<std::string>() : "");
+    workers_ = Json(LongNames(names));
     windows_.clear();
   }
   const size_t size = workers_.size();
-  if (size == 0 || !IsListOf(*object, "seconds", size) || !IsListOf(*object, "longest", size)) return;
+  Window window = WindowIn(*read);
+  if (size == 0 || !IsListOf(window.seconds, size) || !IsListOf(window.longest, size)) return;
   if (windows_.size() == kWindows) windows_.pop_front();
-  windows_.push_back(
-      Json::array({json::Integer(*object, "step"), (*object)["seconds"], (*object)["longest"]}));
+  windows_.push_back(Json::array({window.step.is_number_integer() ? window.step : Json(0),
+                                  std::move(window.seconds), std::move(window.longest)}));
   ++count_;
   stragglers_ = Json::array();
-  for (const Json& rank : json::Items(*object, "stragglers"))
+  if (!window.stragglers.is_array()) return;
+  for (const Json& rank : window.stragglers)
     if (rank.is_number_unsigned() && rank.get<uint64_t>() < size) stragglers_.push_back(rank);
 }
 

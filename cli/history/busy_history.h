@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The format of DIR/busy_times.jsonl: how long each worker was busy in the steps of a window of a second or
-// more, one JSON object per line:
+// more, one line of JSON each:
 //
-//   {"monotonicSeconds":29149.517,"step":120,"generation":4294967298,"workers":["gpt-1-0","gpt-1-1"],
-//    "seconds":[0.01204,0.0345],"longest":[0.0139,0.0521],"stragglers":[1]}                 (in one line)
+//   {"monotonicSeconds":29149.517,"step":120,"seconds":[0.01204,0.0345],"longest":[0.0139,0.0521],
+//    "stragglers":[1],"generation":4294967298,"workers":["gpt-1-[0,1]"]}                    (in one line)
+//   [29150.519,147,[0.01209,0.0351],[0.0142,0.0517],[1]]
 //
-// seconds is the mean of a step and longest the longest step, by rank; null: no report. A line has generation
-// and workers only if they differ from the line before, and stragglers (ranks; rendezvous/straggler_rule.h)
-// only if there are any. Values; pure functions, except BusyHistory.
+// The first line, and the first of each generation, is an object; it names the workers in the short form of
+// worker_names.h. The lines that follow are arrays of its first five values. seconds is the mean of a step
+// and longest the longest step, by rank; null: no report. stragglers (ranks; rendezvous/straggler_rule.h) is
+// absent when there are none. The reader also accepts files of objects only, which versions before this
+// format wrote. Values; pure functions, except BusyHistory.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +26,7 @@
 
 namespace ringmaster::cli {
 
-// Returns a line without a newline. `names`: it has the generation and the workers.
+// Returns a line without a newline. `names`: it is the object with the generation and the workers.
 std::string BusyLine(const rendezvous::GangBusyTimes& times, double monotonic_seconds, bool names);
 
 // Adds the later window `times` of the same generation to `sum`.

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "cli/history/worker_names.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -33,8 +34,8 @@ RunEvent EventOf(const rendezvous::EventLine& line) {
 
 std::string EventLineText(const RunEvent& event) {
   std::string line =
-      fmt::format(R"({{"time":"{}","monotonicSeconds":{:.6f},"type":"{}","reason":"{}","message":{})",
-                  event.time, event.monotonic_seconds, event.warning ? "Warning" : "Normal", event.reason,
+      fmt::format(R"({{"time":"{}","monotonicSeconds":{:.3f},{}"reason":"{}","message":{})", event.time,
+                  event.monotonic_seconds, event.warning ? R"("type":"Warning",)" : "", event.reason,
                   DumpJson(Json(event.message)));
   if (!event.pod.empty()) line += fmt::format(R"(,"pod":{})", DumpJson(Json(event.pod)));
   if (!event.signal.empty()) line += fmt::format(R"(,"signal":{})", DumpJson(Json(event.signal)));
@@ -42,7 +43,8 @@ std::string EventLineText(const RunEvent& event) {
   if (event.generation != 0) line += fmt::format(R"(,"generation":{})", event.generation);
   if (event.step >= 0) line += fmt::format(R"(,"step":{})", event.step);
   if (event.total_steps > 0) line += fmt::format(R"(,"totalSteps":{})", event.total_steps);
-  if (!event.workers.empty()) line += fmt::format(R"(,"workers":{})", DumpJson(Json(event.workers)));
+  if (!event.workers.empty())
+    line += fmt::format(R"(,"workers":{})", DumpJson(Json(ShortNames(event.workers))));
   if (event.recovery_seconds) line += fmt::format(R"(,"recoverySeconds":{:.6f})", *event.recovery_seconds);
   if (event.loss) line += fmt::format(R"(,"loss":{})", Json(*event.loss).dump());
   if (event.accuracy) line += fmt::format(R"(,"accuracy":{})", Json(*event.accuracy).dump());
@@ -54,8 +56,7 @@ Result<RunEvent> ParseEventLine(std::string_view line) {
   RunEvent event;
   RM_ASSIGN(event.time, JsonString(object, "time"));
   RM_ASSIGN(event.monotonic_seconds, JsonDouble(object, "monotonicSeconds"));
-  RM_ASSIGN(const std::string type, JsonString(object, "type"));
-  event.warning = type == "Warning";
+  event.warning = json::Text(object, "type") == "Warning";
   RM_ASSIGN(event.reason, JsonString(object, "reason"));
   RM_ASSIGN(event.message, JsonString(object, "message"));
   event.pod = json::Text(object, "pod");
@@ -66,6 +67,7 @@ Result<RunEvent> ParseEventLine(std::string_view line) {
   event.total_steps = json::Integer(object, "totalSteps");
   for (const Json& worker : json::Items(object, "workers"))
     if (worker.is_string()) event.workers.push_back(worker.get<std::string>());
+  event.workers = LongNames(event.workers);
   event.recovery_seconds = NumberIn(object, "recoverySeconds");
   event.loss = NumberIn(object, "loss");
   event.accuracy = NumberIn(object, "accuracy");

@@ -2,12 +2,14 @@
 
 // The format of DIR/events.jsonl: the events of a run, one JSON object per line:
 //
-//   {"time":"2026-11-23T19:44:33.730Z","monotonicSeconds":29149.517970,"type":"Normal",
-//    "reason":"GenerationFormed","message":"generation 2: 3 workers, from step 10","generation":4294967298,
-//    "step":10,"workers":["gpt-text-1-0","gpt-text-1-1","gpt-text-1-2"],"recoverySeconds":0.009}
+//   {"time":"2026-11-23T19:44:33.730Z","monotonicSeconds":29149.518,"reason":"GenerationFormed",
+//    "message":"generation 2: 3 workers, from step 10","generation":4294967298,"step":10,
+//    "workers":["gpt-text-1-[0,2,1]"],"recoverySeconds":0.009}
 //
-// Every event has the members up to message; `message` is for people. The others are present where they
-// apply. monotonicSeconds is CLOCK_MONOTONIC, so values of different processes on one machine are comparable.
+// Every event has the time, monotonicSeconds, the reason and the message, which is for people. The others are
+// present where they apply; "type":"Warning" marks a warning. monotonicSeconds is CLOCK_MONOTONIC, so values
+// of different processes on one machine are comparable. Names of workers are in the short form of
+// worker_names.h. Versions before this format wrote "type":"Normal" and each name; the reader accepts both.
 //
 // | reason              | members                                                                          |
 // |---------------------|----------------------------------------------------------------------------------|

@@ -55,11 +55,14 @@ bool ReadObject(const simdjson::dom::object& line, StepRecord* record) {
 }
 
 bool ReadArray(const simdjson::dom::array& line, StepRecord* record) {
-  if (line.size() != 5) return false;
+  const size_t size = line.size();
+  if (size != 5 && size != 8) return false;
   auto value = line.begin();
   return ReadNumber(*value, &record->step) && ReadNumber(*++value, &record->loss) &&
          ReadNumber(*++value, &record->learning_rate) && ReadNumber(*++value, &record->gradient_norm) &&
-         ReadNumber(*++value, &record->seconds);
+         ReadNumber(*++value, &record->seconds) &&
+         (size == 5 || (ReadNumber(*++value, &record->samples) && ReadNumber(*++value, &record->generation) &&
+                        ReadNumber(*++value, &record->workers)));
 }
 
 }  // namespace
@@ -72,14 +75,18 @@ std::string FullStepLine(const StepRecord& record) {
 }
 
 std::string StepLineWriter::Line(const StepRecord& record) {
-  const bool named = before_.workers == 0 || record.samples != before_.samples ||
-                     record.generation != before_.generation || record.workers != before_.workers;
+  const bool first = before_.workers == 0;
+  const bool same = record.samples == before_.samples && record.generation == before_.generation &&
+                    record.workers == before_.workers;
   before_ = record;
   const std::string loss = Exact(record.loss);
   const std::string rate = Rounded(record.learning_rate, 6);
   const std::string norm = Rounded(record.gradient_norm, 6);
   const std::string seconds = Rounded(record.seconds, 5);
-  if (!named) return fmt::format("[{},{},{},{},{}]", record.step, loss, rate, norm, seconds);
+  if (!first)
+    return fmt::format(
+        "[{},{},{},{},{}{}]", record.step, loss, rate, norm, seconds,
+        same ? "" : fmt::format(",{},{},{}", record.samples, record.generation, record.workers));
   return fmt::format(
       R"({{"step":{},"loss":{},"lr":{},"gradNorm":{},"seconds":{},"samples":{},"generation":{},"workers":{}}})",
       record.step, loss, rate, norm, seconds, record.samples, record.generation, record.workers);

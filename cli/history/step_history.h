@@ -9,13 +9,15 @@
 //    "samples":32,"generation":4294967297,"workers":4}                            (in one line)
 //   [2,4.7423057556152344,0.0006,2.51104,0.28102]
 //
-// The first line, and each line with other samples, another generation or another number of workers, is an
-// object. The lines that follow are arrays of its first five values: step, loss, lr, gradNorm, seconds. The
-// text of the loss is exact, so parsing it returns the same bits; the other decimals are rounded. A value
-// that is not a number is null. An array takes at most 75 bytes.
+//   [3,4.6512098312377930,0.0006,2.39112,0.30025,32,4294967298,3]
 //
-// The reader also accepts a file of objects only, in which a missing member keeps its value; versions before
-// this format wrote such files.
+// The first line of each run is an object. The lines that follow are arrays of its values in its order: of
+// all eight when the samples, the generation or the number of workers change, otherwise of the first five.
+// The text of the loss is exact, so parsing it returns the same bits; the other decimals are rounded. A value
+// that is not a number is null. An array of five takes at most 75 bytes.
+//
+// The reader also accepts objects in the place of arrays, in which a missing member keeps its value; versions
+// before this format wrote such files.
 //
 // Not thread-safe.
 #pragma once

@@ -83,8 +83,13 @@ std::string WorkerLine(const LiveScreen::Worker& worker, int name_columns, int c
 
 }  // namespace
 
+void LiveScreen::ShowBusy(double seconds, bool slow, Worker* worker) {
+  worker->text += fmt::format(", busy {:.{}f} ms per step", 1e3 * seconds, seconds < 0.1 ? 2 : 0);
+  if (slow) worker->state = Worker::State::kSlow, worker->text += ", slow";
+}
+
 std::vector<std::string> DrawScreen(const LiveScreen& screen, const TerminalTraits& traits, int rows) {
-  const int columns = std::max(10, traits.width - 1);
+  const int columns = std::max(1, traits.width - 1);
   std::vector<std::string> lines;
   LineBuilder title(columns, traits.colour);
   title.Add(screen.title, 1);

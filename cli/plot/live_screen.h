@@ -20,6 +20,9 @@ struct LiveScreen {
     State state = State::kStarting;
     std::string text;  // "rank 2, 3 failures"
   };
+  // Marks the member as busy for so long in each step, and as slow: the others wait for it.
+  static void ShowBusy(double seconds, bool slow, Worker* worker);
+
   std::string title;  // "gpt-text  Running"
   int64_t step = 0;
   int64_t total_steps = 0;

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 
 #include "cli/plot/terminal.h"
 
@@ -16,11 +15,6 @@ namespace ringmaster::cli {
 namespace {
 
 constexpr Duration kRedraw = milliseconds(100);
-
-bool StderrIsTerminal() {
-  const char* const kind = std::getenv("TERM");
-  return ::isatty(STDERR_FILENO) == 1 && kind != nullptr && std::string_view(kind) != "dumb";
-}
 
 int StderrColumns() {
   winsize size{};
@@ -42,7 +36,7 @@ std::string ProgressBarText(std::string_view title, int percent, Duration elapse
 }
 
 ProgressBar::ProgressBar(std::string title)
-    : title_(std::move(title)), terminal_(StderrIsTerminal()), thread_([this] { Run(); }) {}
+    : title_(std::move(title)), terminal_(IsScreen(STDERR_FILENO)), thread_([this] { Run(); }) {}
 
 ProgressBar::~ProgressBar() {
   {

@@ -29,6 +29,12 @@ bool StartsCharacter(char c) { return (static_cast<unsigned char>(c) & 0xc0) != 
 
 }  // namespace
 
+bool IsScreen(int fd) {
+  const char* const term = std::getenv("TERM");
+  const std::string_view kind = term == nullptr ? "" : term;
+  return ::isatty(fd) == 1 && !kind.empty() && kind != "dumb";
+}
+
 TerminalTraits StdoutTraits() {
   TerminalTraits traits;
   winsize size{};
@@ -39,9 +45,8 @@ TerminalTraits StdoutTraits() {
   else if (const int asked = columns == nullptr ? 0 : std::atoi(columns); asked > 0)
     traits.width = std::min(asked, 1000);
   const char* no_colour = std::getenv("NO_COLOR");
-  const char* term = std::getenv("TERM");
-  traits.colour = ::isatty(STDOUT_FILENO) == 1 && (no_colour == nullptr || *no_colour == '\0') &&
-                  (term == nullptr || std::string_view(term) != "dumb");
+  traits.screen = IsScreen(STDOUT_FILENO);
+  traits.colour = traits.screen && (no_colour == nullptr || *no_colour == '\0');
   traits.unicode = LocaleIsUtf8();
   return traits;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the terminal on stdout can show, and text of a fixed width in columns. Stateless; Width, Colours and
-// Unicode read the environment.
+// What a terminal can show, and text of a fixed width in columns. Stateless; IsScreen and StdoutTraits read
+// the environment.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,16 @@ namespace ringmaster::cli {
 struct TerminalTraits {
   int width = 80;
   int height = 24;
-  bool colour = false;   // a terminal, and NO_COLOR is not set
+  bool colour = false;   // a screen, and NO_COLOR is not set
   bool unicode = false;  // the locale's characters are UTF-8
+  bool screen = false;   // IsScreen
 };
 
-// Asks the terminal on stdout. Without one: COLUMNS or 80 columns, and no colour.
+// Returns whether a file is a terminal that obeys escape sequences. With TERM=dumb, or without TERM, it is
+// not: then a program prints lines, as into a pipe.
+bool IsScreen(int fd);
+
+// Asks the terminal on stdout. Without one: COLUMNS or 80 columns, no colour and no screen.
 TerminalTraits StdoutTraits();
 
 // Returns one character per value, of eight heights between the smallest and the largest; "_.-=*#" without

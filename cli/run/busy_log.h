@@ -17,8 +17,8 @@ namespace ringmaster::cli {
 
 class BusyLog {
  public:
-  static constexpr int64_t kFreeBytes = 8 << 10;
-  static constexpr int64_t kBytesPerStep = 8;
+  static constexpr int64_t kFreeBytes = 1 << 10;
+  static constexpr int64_t kBytesPerStep = 6;
 
   static Result<std::unique_ptr<BusyLog>> Open(const std::string& path);
 

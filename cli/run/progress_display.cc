@@ -33,8 +33,8 @@ std::string Numbers(const ProgressState& s) {
 
 }  // namespace
 
-Result<ProgressStyle> ParseProgressStyle(const std::string& text, bool is_terminal) {
-  if (text == "auto") return is_terminal ? ProgressStyle::kBar : ProgressStyle::kPlain;
+Result<ProgressStyle> ParseProgressStyle(const std::string& text, bool is_screen) {
+  if (text == "auto") return is_screen ? ProgressStyle::kBar : ProgressStyle::kPlain;
   if (text == "bar") return ProgressStyle::kBar;
   if (text == "plain") return ProgressStyle::kPlain;
   if (text == "json") return ProgressStyle::kJson;

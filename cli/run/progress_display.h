@@ -20,8 +20,8 @@ namespace ringmaster::cli {
 
 enum class ProgressStyle : uint8_t { kBar, kPlain, kJson };
 
-// "auto" means bar when stdout is a terminal, plain otherwise.
-Result<ProgressStyle> ParseProgressStyle(const std::string& text, bool is_terminal);
+// "auto" means bar when stdout is a screen (cli/plot/terminal.h), plain otherwise.
+Result<ProgressStyle> ParseProgressStyle(const std::string& text, bool is_screen);
 
 struct ProgressState {
   int64_t step = 0;

@@ -2,7 +2,6 @@
 
 // `ringmaster run`: parses the flags, runs all checks that need no process, then runs the session.
 #include <signal.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -14,6 +13,7 @@
 
 #include "base/log.h"
 #include "cli/command.h"
+#include "cli/plot/terminal.h"
 #include "cli/run/metrics_log.h"
 #include "cli/run/metrics_server.h"
 #include "cli/run/output_folder.h"
@@ -56,7 +56,7 @@ Result<RunOptions> Parse(const Flags& flags) {
     options.sets.push_back(std::move(pair));
   }
   RM_ASSIGN(options.chaos, ParseChaos(flags.chaos, flags.chaos_seed));
-  RM_ASSIGN(options.progress, ParseProgressStyle(flags.progress, ::isatty(STDOUT_FILENO) == 1));
+  RM_ASSIGN(options.progress, ParseProgressStyle(flags.progress, StdoutTraits().screen));
   options.tensorboard = flags.tensorboard;
   const std::string tracking_uri = Variable("MLFLOW_TRACKING_URI");
   options.mlflow_uri = flags.mlflow.empty() ? tracking_uri : flags.mlflow;

@@ -33,10 +33,6 @@ RunEvent PlainEvent(bool warning, const std::string& reason, const std::string& 
   return event;
 }
 
-std::string MillisecondsText(double seconds) {
-  return fmt::format("{:.{}f} ms", 1e3 * seconds, seconds < 0.1 ? 2 : 0);
-}
-
 double EpochSeconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
@@ -174,7 +170,11 @@ void RunView::TakeBusyTimes(const rendezvous::GangBusyTimes& times) {
 
 void RunView::TakeReport(const rendezvous::Report& report) {
   report_ = report;
-  state_.workers_alive = static_cast<int>(report.live_pods.size());
+  // After the last step the workers end one after another: none of the last members is missing.
+  state_.workers_alive =
+      static_cast<int>(report.done ? std::count_if(workers_.begin(), workers_.end(),
+                                                   [](const auto& w) { return w.second.rank >= 0; })
+                                   : static_cast<ptrdiff_t>(report.live_pods.size()));
 }
 
 void RunView::TakeCheckpointFailure(const std::string& why) {
@@ -220,10 +220,7 @@ std::vector<LiveScreen::Worker> RunView::WorkersOnScreen() const {
     worker.text = note.rank >= 0 ? fmt::format("rank {}", note.rank)
                   : note.failed  ? "restarts"
                                  : "not a member";
-    if (note.rank >= 0 && note.busy) {
-      worker.text += ", busy " + MillisecondsText(note.busy->seconds) + " per step";
-      if (note.busy->straggler) worker.state = State::kSlow, worker.text += ", slow";
-    }
+    if (note.rank >= 0 && note.busy) LiveScreen::ShowBusy(note.busy->seconds, note.busy->straggler, &worker);
     if (note.failures > 0)
       worker.text += fmt::format(", {} failure{}", note.failures, note.failures == 1 ? "" : "s");
     workers.push_back(std::move(worker));
@@ -235,7 +232,7 @@ void RunView::Show(int workers_wanted, bool stopping, Time now) {
   state_.workers_wanted = workers_wanted;
   state_.workers = WorkersOnScreen();
   state_.note = NoteOf(report_, stopping);
-  if (state_.note.empty()) state_.note = note_;
+  if (state_.note.empty() && !report_.done) state_.note = note_;
   display_.Update(state_, now);
 }
 

@@ -127,6 +127,10 @@ class MlflowThread::Impl {
   void Loop() {
     Duration retry = kFirstRetry;
     bool away = false;
+    if (const auto names = upload_.Shortened(); !names.empty() && !upload_.saved().described)
+      options_.say(true,
+                   fmt::format("MLflow: gets only the beginning of {}, which is longer than a server accepts",
+                               fmt::join(names, ", ")));
     while (!Stopped()) {
       if (const Status read = ReadFiles(); !read.ok()) return GiveUp(read.error().message);
       const auto request = upload_.Next();

@@ -23,8 +23,8 @@ struct MlflowOptions {
   MlflowJob job;
   std::string folder;   // of the run
   bool resume = false;  // continue the MLflow run of an earlier process in this folder
-  // Called on the upload's thread, when the server stops and starts to answer, and when the upload is given
-  // up.
+  // Called on the upload's thread, when the server stops and starts to answer, when the upload is given up,
+  // and once when a parameter is too long for a server.
   std::function<void(bool warning, const std::string& text)> say;
 };
 

@@ -6,15 +6,20 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <string_view>
 
 namespace ringmaster::cli {
 namespace {
 
-constexpr size_t kMaxMetrics = 1000;  // of a batch, as the server limits it
+// Limits of the server: a batch has at most 1000 metrics, parameters and tags, of those at most 100
+// parameters.
+constexpr size_t kMaxItems = 1000;
 constexpr size_t kMetricsPerStep = 5;
+constexpr size_t kMetricsPerValidation = 2;
+constexpr size_t kMaxTags = 20;  // those of a job and of its end are fewer
 constexpr size_t kMaxParameters = 100;
-constexpr size_t kMaxValue = 500;  // characters of a parameter that every server accepts
+constexpr size_t kMaxValue = 500;  // bytes of a value that servers of every version accept
 
 // Protobuf's JSON has names for what JSON's numbers lack.
 Json Value(double value) {
@@ -37,10 +42,16 @@ std::string PercentEncoded(std::string_view text) {
   return encoded;
 }
 
-Json Pairs(const std::vector<std::pair<std::string, std::string>>& pairs) {
+// Cuts a long value between two characters.
+std::string Short(const std::string& value) {
+  size_t size = std::min(value.size(), kMaxValue);
+  while (size > 0 && size < value.size() && (static_cast<unsigned char>(value[size]) & 0xc0) == 0x80) --size;
+  return value.substr(0, size);
+}
+
+Json Pairs(std::span<const std::pair<std::string, std::string>> pairs) {
   Json list = Json::array();
-  for (const auto& [key, value] : pairs)
-    list.push_back({{"key", key}, {"value", value.substr(0, kMaxValue)}});
+  for (const auto& [key, value] : pairs) list.push_back({{"key", key}, {"value", Short(value)}});
   return list;
 }
 
@@ -112,21 +123,44 @@ std::optional<MlflowUpload::Request> MlflowUpload::Next() {
     stage_ = Stage::kReopen;
     return Request{"runs/update", {{"run_id", saved_.run_id}, {"status", "RUNNING"}}};
   }
-  if (!saved_.described || !steps_.empty() || !validations_.empty() || (end_ && !end_tagged_))
-    return BatchRequest();
+  if (!saved_.described) return DescriptionRequest();
+  if (!steps_.empty() || !validations_.empty() || (end_ && !end_tagged_)) return BatchRequest();
   if (!end_) return std::nullopt;
   stage_ = Stage::kEnd;
   return Request{"runs/update",
                  {{"run_id", saved_.run_id}, {"status", end_->status}, {"end_time", end_->ended_ms}}};
 }
 
-MlflowUpload::Request MlflowUpload::BatchRequest() {
+// The tags come with the last parameters. A process that ends before that sends all of them again, which
+// changes nothing.
+MlflowUpload::Request MlflowUpload::DescriptionRequest() {
   stage_ = Stage::kBatch;
   after_ = saved_;
   steps_sent_ = validations_sent_ = 0;
+  tags_of_end_sent_ = false;
+  const auto parameters = std::span(job_.parameters).subspan(parameters_sent_);
+  parameters_in_flight_ = std::min(parameters.size(), kMaxParameters);
+  after_.described = parameters_in_flight_ == parameters.size();
+  Json body = {{"run_id", saved_.run_id}, {"params", Pairs(parameters.first(parameters_in_flight_))}};
+  if (after_.described) body["tags"] = Pairs(job_.tags);
+  return {"runs/log-batch", std::move(body)};
+}
+
+std::vector<std::string> MlflowUpload::Shortened() const {
+  std::vector<std::string> names;
+  for (const auto& [key, value] : job_.parameters)
+    if (value.size() > kMaxValue) names.push_back(key);
+  return names;
+}
+
+MlflowUpload::Request MlflowUpload::BatchRequest() {
+  stage_ = Stage::kBatch;
+  after_ = saved_;
+  steps_sent_ = validations_sent_ = parameters_in_flight_ = 0;
   Json metrics = Json::array();
   const auto now_ms = [&] { return after_.started_ms + static_cast<int64_t>(after_.seconds * 1000); };
-  while (steps_sent_ < steps_.size() && metrics.size() + kMetricsPerStep <= kMaxMetrics - 2) {
+  while (steps_sent_ < steps_.size() &&
+         metrics.size() + kMetricsPerStep + kMetricsPerValidation + kMaxTags <= kMaxItems) {
     const rendezvous::StepRecord& record = steps_[steps_sent_++];
     after_.step = record.step;
     after_.seconds += std::isfinite(record.seconds) ? record.seconds : 0;
@@ -149,17 +183,8 @@ MlflowUpload::Request MlflowUpload::BatchRequest() {
     if (result.accuracy) AddMetric(metrics, "validation/accuracy", *result.accuracy, at_ms, result.step);
   }
   Json body = {{"run_id", saved_.run_id}, {"metrics", std::move(metrics)}};
-  std::vector<std::pair<std::string, std::string>> tags;
-  if (!saved_.described) {
-    auto parameters = job_.parameters;
-    parameters.resize(std::min(parameters.size(), kMaxParameters));
-    body["params"] = Pairs(parameters);
-    tags = job_.tags;
-    after_.described = true;
-  }
-  tags_of_end_sent_ = end_.has_value();
-  if (end_) tags.insert(tags.end(), end_->tags.begin(), end_->tags.end());
-  body["tags"] = Pairs(tags);
+  tags_of_end_sent_ = end_ && !end_tagged_;
+  if (tags_of_end_sent_) body["tags"] = Pairs(end_->tags);
   return {"runs/log-batch", std::move(body)};
 }
 
@@ -207,6 +232,7 @@ Status MlflowUpload::OnResponse(int status, const std::string& body) {
       break;
     case Stage::kBatch:
       saved_ = after_;
+      parameters_sent_ += parameters_in_flight_;
       steps_.erase(steps_.begin(), steps_.begin() + static_cast<ptrdiff_t>(steps_sent_));
       validations_.erase(validations_.begin(),
                          validations_.begin() + static_cast<ptrdiff_t>(validations_sent_));

@@ -79,11 +79,15 @@ class MlflowUpload {
   // code when the upload is given up: the server will never accept it.
   Status OnResponse(int status, const std::string& body);
 
+  // The names of the parameters whose values are too long for a server, which gets their beginning.
+  std::vector<std::string> Shortened() const;
+
   const MlflowSaved& saved() const { return saved_; }
   bool ended() const { return ended_; }  // the server knows the end
 
  private:
   enum class Stage : uint8_t { kNone, kFindExperiment, kCreateExperiment, kCreateRun, kReopen, kBatch, kEnd };
+  Request DescriptionRequest();
   Request BatchRequest();
 
   const MlflowJob job_;
@@ -96,10 +100,12 @@ class MlflowUpload {
   std::deque<rendezvous::ValidationResult> validations_;
   std::optional<MlflowEnd> end_;
   bool end_tagged_ = false;
+  size_t parameters_sent_ = 0;  // the server has them
 
   // Of the request in flight:
   Stage stage_ = Stage::kNone;
   MlflowSaved after_;  // saved_ once the server has the batch
+  size_t parameters_in_flight_ = 0;
   size_t steps_sent_ = 0;
   size_t validations_sent_ = 0;
   bool tags_of_end_sent_ = false;

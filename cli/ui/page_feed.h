@@ -6,7 +6,8 @@
 //
 // A browser receives named messages with JSON data, as server-sent events:
 //
-//   run      one object: name, phase, message, step, totalSteps, loss, samplesPerSecond, goodput, ...
+//   run      one object: name, phase, message, step, totalSteps, loss, samplesPerSecond, goodput, ...; of a
+//            job on a cluster, "curves" is where they come from: "logs", or only "status"; empty: none yet
 //   steps    the columns of StepBuckets::Json; they replace those from "from" on
 //   events   {"reset":..,"items":[{"time","warning","reason","message","pod"}]}
 //   gang     the timeline of gang_timeline.h; "now" is the time of sending while the run continues

@@ -164,8 +164,8 @@ class Kueue:
         metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
         self.cluster.apply_text(json.dumps({"apiVersion": API, "kind": kind, "metadata": metadata, "spec": spec}))
 
-    def flavor(self, name, labels=None, tolerations=None):
-        spec = {}
+    def flavor(self, name, labels=None, tolerations=None, topology=None):
+        spec = {"topologyName": topology} if topology else {}
         if labels:
             spec["nodeLabels"] = labels
         if tolerations:

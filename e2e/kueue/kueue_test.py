@@ -39,6 +39,25 @@ class WithoutKueue(unittest.TestCase):
             cluster.wait(lambda: rig.running("waits", 1), "the job without its label runs")
 
 
+    def test_jobs_need_a_queue(self):
+        """With the flag, a job without a queue waits, with the remedy; one that runs already runs on."""
+        with Cluster(nodes=1) as cluster, Kueue(cluster, {"manageJobsWithoutQueueName": True}) as kueue, Rig(cluster) as rig:
+            kueue.flavor("default")
+            kueue.queue("team", {"default": 8})
+            first = rig.start(**STEADY).wait_leading()
+            rig.apply(job("before", replicas=1))
+            cluster.wait(lambda: rig.running("before", 1), "a job runs")
+            first.stop()
+            rig.start(kueue_manage_jobs_without_queue_name=True, **STEADY).wait_leading()
+            rig.apply(job("after", replicas=1))
+            found = rig.wait_condition("after", "Admitted", "False", "NoQueue")
+            self.assertIn("set the label", found["message"])
+            self.assertEqual(rig.pods("after"), [])
+            cluster.kubectl("label", "tj", "after", QUEUE + "=team")
+            cluster.wait(lambda: rig.running("after", 1), "it runs in the queue")
+            self.assertTrue(rig.running("before", 1))
+
+
 class WithKueue(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -250,6 +269,53 @@ class WithKueue(unittest.TestCase):
             self.assertIn(pod["spec"]["nodeName"], ("node-2", "node-3"))
             self.assertEqual(pod["metadata"]["labels"]["kueue.x-k8s.io/podset"], "worker")
         self.wait(lambda: self.usage("flavors") == {"reserved": 2, "spot": 3}, "both flavours are charged")
+
+    def test_topology_of_kueue(self):
+        """Two racks of two nodes with 8 GPUs each. Kueue chooses the rack and the node of each rank; a pod that is replaced gets
+        the place of the one before it."""
+        for node, rack in (("node-0", "a"), ("node-1", "b"), ("node-2", "a"), ("node-3", "b")):
+            self.cluster.kubectl("label", "node", node, f"rack={rack}", "tas=yes", "--overwrite")
+            self.addCleanup(self.cluster.kubectl, "label", "node", node, "rack-", "tas-")
+        self.kueue.apply("Topology", "racks", {"levels": [{"nodeLabel": "rack"}, {"nodeLabel": "kubernetes.io/hostname"}]})
+        self.kueue.flavor("racks", {"tas": "yes"}, topology="racks")
+        self.kueue.queue("topology", {"racks": 32})
+
+        def racked(name, replicas, annotation, value, **options):
+            manifest = queued(name, "topology", replicas=replicas, **options)
+            manifest["spec"]["workers"]["template"].setdefault("metadata", {})["annotations"] = {
+                f"kueue.x-k8s.io/podset-{annotation}-topology": value}
+            return manifest
+
+        def nodes(name):
+            pods = sorted(self.rig.live(name), key=lambda pod: int(pod["metadata"]["labels"]["ringmaster.dev/rank"]))
+            return [pod["spec"]["nodeName"] for pod in pods]
+        self.rig.apply(racked("together", 12, "required", "rack", native=True, workers={"min": 12, "max": 12},
+                              spec={"checkpoint": {"path": "/ckpt", "gracePeriodSeconds": 5}}))
+        self.wait(lambda: self.rig.running("together", 12), "the job runs")
+        request = self.kueue.workload("together")["spec"]["podSets"][0]["topologyRequest"]
+        self.assertEqual(request, {"required": "rack", "podIndexLabel": "ringmaster.dev/rank"})
+        before = nodes("together")
+        self.assertIn(set(before), ({"node-0", "node-2"}, {"node-1", "node-3"}))
+        self.assertEqual(before, sorted(before), "neighbours in the ring are neighbours on the nodes")
+        for pod in self.rig.live("together"):
+            self.assertEqual(pod["spec"]["nodeSelector"]["kubernetes.io/hostname"], pod["spec"]["nodeName"])
+            self.assertFalse(pod["spec"].get("schedulingGates"))
+        # 12 of 16 GPUs of one rack are used: 14 fit on no rack, and Kueue says so. Nothing is created.
+        self.rig.apply(racked("large", 17, "required", "rack"))
+        found = self.rig.wait_condition("large", "Admitted", "False", "WaitingForQuota")
+        print(f"large waits: {found['message']}", flush=True)
+        self.assertIn("topology", found["message"])
+        self.assertEqual(self.rig.pods("large"), [])
+        lost = self.rig.live("together")[3]["metadata"]["name"]
+        self.cluster.kubectl("delete", "pod", lost, "--grace-period=0", "--force")
+        self.wait(lambda: self.rig.running("together", 12) and lost not in
+                  [pod["metadata"]["name"] for pod in self.rig.live("together") if pod["metadata"].get("deletionTimestamp")],
+                  "the pod is replaced")
+        self.assertEqual(nodes("together"), before)
+        # A queue with such flavours only places jobs without annotations, too.
+        self.rig.apply(queued("plain", "topology", replicas=2))
+        self.wait(lambda: self.rig.running("plain", 2), "a job without annotations runs")
+        self.assertIn("topologyAssignment", self.kueue.workload("plain")["status"]["admission"]["podSetAssignments"][0])
 
     def test_a_restart_keeps_the_quota(self):
         """A failed worker restarts the gang. Kueue's admission stays, so no other job takes the quota in between."""

@@ -57,7 +57,8 @@ class Operator:
         self.log_file = rig.folder / f"operator-{number}.log"
         flags = {"--health-address": "127.0.0.1:0", "--metrics-address": "127.0.0.1:0",
                  "--rendezvous-address": "127.0.0.1:0", "--identity": f"replica-{number}", **arguments}
-        command = [BIN / "ringmaster-operator", "--metrics-open", *(word for pair in flags.items() for word in pair)]
+        words = (word for pair in flags.items() for word in pair if word is not True)
+        command = [BIN / "ringmaster-operator", "--metrics-open", *words]
         with open(self.log_file, "wb") as log:
             self.process = subprocess.Popen([str(word) for word in command], stdout=log, stderr=subprocess.STDOUT,
                                             env={**os.environ, **environment}, start_new_session=True)
@@ -173,7 +174,8 @@ class Rig:
                    for condition in crd.get("status", {}).get("conditions") or [])
 
     def start(self, kubeconfig=None, environment=None, **flags):
-        """Starts another replica; flags like lease_duration_seconds=4. The Lease is short, so that a failover is quick."""
+        """Starts another replica; flags like lease_duration_seconds=4, or True for one without a value. The Lease is short, so that
+        a failover is quick."""
         arguments = {"--kubeconfig": kubeconfig or self.kubeconfig, "--rendezvous-advertise": "127.0.0.1:1",
                      "--lease-duration-seconds": 4, "--renew-deadline-seconds": 3, "--retry-period-seconds": 1}
         arguments.update({"--" + name.replace("_", "-"): value for name, value in flags.items()})

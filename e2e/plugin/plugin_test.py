@@ -3,14 +3,19 @@
 
 import json
 import os
+import pathlib
 import pty
 import re
 import subprocess
+import sys
 import threading
 import unittest
 
 from fake_kubelet import FakeKubelet
 from plugin_rig import STEADY, PluginCase, job
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests/process"))
+import harness  # noqa: E402
 
 
 class Plugin(PluginCase):
@@ -55,6 +60,31 @@ class Plugin(PluginCase):
         name = self.running("breaks", replicas=1)
         self.cluster.pod_exit("default", "breaks-1-0", 64, "no such path")
         self.assertIn("no such path", self.plugin("status", name, "--wait", 60, code=1)[0])
+
+    def test_watching_on_terminals(self):
+        """A terminal that does not obey escape sequences gets lines, NO_COLOR gets the screen without colours, and no line wraps."""
+        name = self.running("watched", replicas=2)
+        for rank in range(2):
+            self.cluster.pod_exit("default", f"watched-1-{rank}", 0)
+        self.rig.wait_phase(name, "Succeeded")
+        words, environment = self.command(["status", name, "-w"])
+        environment = {key: environment[key] for key in environment if key not in ("NO_COLOR", "COLUMNS", "TERM")}
+        for term in ("dumb", ""):
+            code, shown = harness.on_terminal(words, **{**environment, "TERM": term})
+            self.assertEqual((code, b"\x1b" in shown), (0, False), shown)
+            self.assertIn(b"default/watched  Succeeded  step 0 of 0", shown)
+        colour = rb"\x1b\[[\d;]*m"
+        for columns in (7, 30, 100):
+            code, shown = harness.on_terminal(words, columns=columns, **environment)
+            self.assertEqual(code, 0, shown)
+            self.assertRegex(shown, colour)
+            lines = re.findall(rb"\r([^\r\n]*)\x1b\[K\r\n", shown)
+            self.assertGreater(len(lines), 1)
+            self.assertLess(max(len(re.sub(colour, b"", line).decode()) for line in lines), columns, lines)
+        code, shown = harness.on_terminal(words, **environment, NO_COLOR="1")
+        self.assertEqual(code, 0, shown)
+        self.assertIn(b"\x1b[K", shown)
+        self.assertNotRegex(shown, colour)
 
     def test_queue(self):
         self.assertEqual(self.plugin("queue")[0], "no job waits in namespace default\n")

@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 import urllib.error
@@ -17,10 +18,11 @@ import urllib.parse
 import urllib.request
 
 from fake_kubelet import FakeKubelet
-from plugin_rig import PluginCase, job
+from plugin_rig import BIN, PluginCase, job
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests/process"))
 import browser  # noqa: E402
+import harness  # noqa: E402
 
 MARKUP = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>"
 HOSTILE = MARKUP + "\x1b]0;taken\x07\x1b[31m\u202e"
@@ -34,7 +36,7 @@ def at(seconds):
     return (NOW + datetime.timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-class Ui(PluginCase):
+class UiCase(PluginCase):
     def serve(self, *arguments, kubeconfig=None):
         """Starts `kubectl ringmaster ui` and returns the address that it prints."""
         words, environment = self.command(["ui", *arguments], kubeconfig)
@@ -69,6 +71,31 @@ class Ui(PluginCase):
         page.open(url)
         return page
 
+    def see(self, page, selector, condition):
+        """Waits for a condition on `node`, which the page draws while it is in view."""
+        page.wait(f"((node) => {{ if (!node.checkVisibility()) return false; node.scrollIntoView({{block: 'center'}}); "
+                  f"return {condition}; }})(document.querySelector('{selector}'))")
+
+    def on_terminal(self, *arguments):
+        """Runs `kubectl ringmaster ...` on a terminal. Returns the process, and a function that reads until it has printed words
+        and returns everything so far."""
+        words, environment = self.command(arguments)
+        master, slave = pty.openpty()
+        process = subprocess.Popen(words, env={**environment, "TERM": "xterm"}, stdin=slave, stdout=slave)
+        os.close(slave)
+        self.addCleanup(os.close, master)
+        self.addCleanup(lambda: process.poll() is None and (process.kill(), process.wait()))
+        seen = b""
+
+        def read_until(word):
+            nonlocal seen
+            deadline = time.monotonic() + 60
+            while word not in seen and time.monotonic() < deadline:
+                seen += os.read(master, 65536)
+            self.assertIn(word, seen)
+            return seen
+        return process, read_until
+
     def unmanaged(self, name):
         """A job that the operator leaves alone, so that this test can write its status."""
         self.rig.apply(job(name, replicas=2, native=True, spec={"managedBy": "example.com/test"}))
@@ -100,6 +127,8 @@ class Ui(PluginCase):
             "regarding": {"apiVersion": "ringmaster.dev/v1alpha1", "kind": "TrainingJob", "name": name,
                           "namespace": "default", "uid": uid}})
 
+
+class Ui(UiCase):
     def serve_two_jobs(self):
         """Serves the list of a job that trains and a job that waits."""
         self.running("trains", replicas=2)
@@ -194,7 +223,7 @@ class Ui(PluginCase):
             self.set_status(name, **self.waits(HOSTILE))
             page.wait("document.querySelector('#events').textContent.includes('Exit')")
             page.wait("document.querySelector('#message').textContent.includes('Unschedulable')")
-            page.wait("document.querySelector('#log').textContent")
+            self.see(page, "#log", "node.textContent")
             for place in ("#message", "#events", "#log"):
                 text = page.run(f"return document.querySelector('{place}').textContent")
                 self.assertIn(MARKUP, text, place)
@@ -267,29 +296,162 @@ class Ui(PluginCase):
     def test_status_watch_on_a_terminal(self):
         name = self.unmanaged("screen")
         self.set_status(name, **self.waits("needs " + HOSTILE))
-        words, environment = self.command(["status", name, "-w"])
-        master, slave = pty.openpty()
-        watching = subprocess.Popen(words, env={**environment, "TERM": "xterm"}, stdin=slave, stdout=slave)
-        os.close(slave)
-        self.addCleanup(os.close, master)
-        seen = b""
-
-        def read_until(word):
-            nonlocal seen
-            deadline = time.monotonic() + 60
-            while word not in seen and time.monotonic() < deadline:
-                seen += os.read(master, 65536)
-            self.assertIn(word, seen)
+        watching, read_until = self.on_terminal("status", name, "-w")
         read_until(b"needs <img")
         self.set_status(name, phase="Running", conditions=[], progress={"step": 50, "totalSteps": 100, "loss": "2.5"})
         read_until(b"50")
         self.set_status(name, phase="Succeeded", conditions=[{"type": "Succeeded", "status": "True", "reason": "AllStepsDone"}])
-        read_until(b"Succeeded")
+        seen = read_until(b"Succeeded")
         self.assertEqual(watching.wait(60), 0)
         self.assertNotIn(b"\x1b]0;taken", seen)
         self.assertNotIn("\u202e".encode(), seen)
         screen, _ = self.plugin("status", name)
         self.assertNotIn("\x1b", screen)
+
+
+def progress(seconds, rank, step, busy, loss=2.5):
+    """A line of a trainer about its progress, as the API server returns it (worker/trainer/progress_log.h)."""
+    return (f"{at(seconds)} I trainer pod=p member=m step={step} steps=1000 loss={loss} lr=0.0006 grad_norm=1.5 samples_per_second=812 "
+            f"busy={busy} longest={2 * busy} micro_batches=2 generation=4294967297 rank={rank} world=3 transport=ucx:tcp")
+
+
+class UiOfLogs(UiCase):
+    """The logs of the workers have what happened before the page was opened."""
+
+    def follow(self, name, logs):
+        """Makes pods of the unmanaged job with these logs, by rank, and returns their kubelet and names."""
+        kubelet = self.enterContext(FakeKubelet(self.cluster))
+        pods = []
+        for rank, lines in enumerate(logs):
+            kubelet.serve_node(f"node-{rank}")
+            kubelet.logs[f"{name}-1-{rank}"] = lines
+            pods.append(self.worker(name, rank))
+        self.set_status(name, phase="Running", ready=f"{len(pods)}/{len(pods)}", attempt=1)
+        return kubelet, pods
+
+    def real_run(self):
+        """Trains with three workers, kills one, and ends when each has logged its progress three times since the last membership.
+        Returns the output folder."""
+        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        harness.make_data(folder / "data")
+        text = harness.job_text(folder / "data", "mlp", workers=3, steps=1_000_000, every=1_000_000)
+        (folder / "job.yaml").write_text(text.replace("    steps: ", "    validateEverySteps: 100\n    steps: "))
+        run = harness.Run(BIN / "ringmaster", folder / "job.yaml", folder / "out")
+        self.addCleanup(lambda: run.process.poll() is None and (run.signal(signal.SIGKILL), run.wait()))
+        logs = [folder / f"out/logs/tiny-mlp-1-{rank}.log" for rank in range(3)]
+        self.assertIsNotNone(run.wait_for_step(5), run.stderr())
+        self.assertTrue(harness.kill(run.workers()["tiny-mlp-1-1"][1][0], signal.SIGKILL))
+
+        def all_have_three_lines():
+            members = [re.findall(r" steps=.* generation=(\d+) ", log.read_text()) for log in logs]
+            newest = max((of for read in members for of in read), key=int)
+            return int(newest) % 2**32 > 1 and all(read.count(newest) >= 3 for read in members)
+        while not all_have_three_lines():
+            self.assertIsNotNone(run.next_line(), run.stderr())
+        run.signal(signal.SIGINT)
+        self.assertEqual(run.wait(), 130, run.stderr())
+        return folder / "out"
+
+    def test_the_curves_and_busy_times_of_a_real_run(self):
+        out = self.real_run()
+        name = self.unmanaged("tiny-mlp")
+        logs = []
+        for rank in range(3):
+            lines = (out / f"logs/{name}-1-{rank}.log").read_text().splitlines()
+            logs.append([f"{line[:23]}Z {line}" for line in lines if re.match(r"\d{4}-\d\d-\d\dT", line)])
+        self.follow(name, logs)
+        records = {}
+        values = {}
+        for line in (out / "metrics.jsonl").read_text().splitlines():
+            read = json.loads(line)
+            values = {**values, **(dict(zip(values, read)) if isinstance(read, list) else read)}
+            records[values["step"]] = values
+        validations = {event["step"]: event["loss"] for event in map(json.loads, (out / "events.jsonl").read_text().splitlines())
+                       if event["reason"] == "Validated"}
+
+        url = self.serve(name)
+        run = self.messages(url, lambda kind, data: kind == "run" and data.get("curves") == "logs" and len(data["validation"]["step"]) >= 2)
+        for step, loss in zip(run["validation"]["step"], run["validation"]["loss"]):
+            self.assertAlmostEqual(loss, validations[step], delta=1e-5 * validations[step])
+        busy = self.messages(url, lambda kind, data: kind == "busy" and len(data["windows"]) >= 3 and len(data["workers"]) == 3)
+        self.assertEqual(sorted(busy["workers"]), [f"{name}-1-{rank}" for rank in range(3)])
+        recorded = [json.loads(line)["seconds"] for line in (out / "busy_times.jsonl").read_text().splitlines()]
+        seconds = [value for window in recorded for value in window if value is not None]
+        for _, means, longest in busy["windows"][1:]:  # the first window is the first step
+            for mean, most in zip(means, longest):
+                self.assertLessEqual(mean, most)
+                self.assertTrue(min(seconds) / 2 < mean < 2 * max(seconds), (mean, seconds))
+
+        page = self.open(url)
+        page.wait("document.querySelector('#phase').textContent === 'Running'")
+        self.see(page, "#busy", "node.querySelectorAll('tbody tr').length === 3")
+        self.see(page, "#lr", "/learning rate: now 0\\.0/.test(node.getAttribute('aria-label'))")
+        self.see(page, "#loss", "/validation: now \\d/.test(node.getAttribute('aria-label'))")
+        self.assertTrue(page.run("return document.querySelector('#curve-note').hidden"))
+        self.assertIn("Validation", page.run("return document.querySelector('#tiles').textContent"))
+        page.wait("document.querySelectorAll('#gang .span').length > 3 && document.querySelector('[data-mark=failed]')")
+        last = max(records)
+        curve = page.run_async("const done = arguments[arguments.length - 1];"
+                               f"fetch('/api/steps?from=0&to={last}&job=default/{name}').then((one) => one.json()).then(done)")
+        self.assertGreaterEqual(len(curve["step"]), 3)
+        self.assertEqual(curve["step"], sorted(set(curve["step"])))
+        for step, loss, rate, speed in zip(curve["step"], curve["loss"], curve["lr"], curve["rate"]):
+            self.assertAlmostEqual(loss, records[step]["loss"], delta=1e-5 * abs(records[step]["loss"]))
+            self.assertAlmostEqual(rate, records[step]["lr"], delta=1e-5 * records[step]["lr"])
+            self.assertGreater(speed, 0)
+        self.assertEqual(page.problems(), [])
+
+    def test_a_straggler_is_marked(self):
+        name = self.unmanaged("gpt")
+        windows = 3  # rendezvous::StragglerRule::kWindows
+        logs = [[progress(-100 + 5 * i, rank, 10 * i, 0.06 if rank == 1 else 0.03) for i in range(1, windows + 1)]
+                for rank in range(3)]
+        kubelet, pods = self.follow(name, logs)
+        page = self.open(self.serve(name))
+        self.see(page, "#busy", "node.querySelectorAll('tr.slow').length === 1")
+        self.assertIn(f"{pods[1]} – slow", page.run("return document.querySelector('#busy tr.slow').textContent"))
+        self.assertIn("2.00 ×", page.run("return document.querySelector('#busy tr.slow').textContent"))
+        # Live: it is as fast as the others again.
+        for i in range(windows + 1, 2 * windows + 1):
+            for rank, pod in enumerate(pods):
+                kubelet.logs[pod].append(progress(-100 + 5 * i, rank, 10 * i, 0.03, loss=1.5))
+        self.see(page, "#busy", "node.querySelectorAll('tbody tr').length === 3 && !node.querySelector('tr.slow')")
+        self.see(page, "#loss", "node.getAttribute('aria-label').includes('now 1.500, least 1.500, most 2.500')")
+        self.assertEqual(page.problems(), [])
+
+    def test_status_watch_marks_a_slow_worker(self):
+        name = self.unmanaged("slow")
+        self.follow(name, [[progress(-100 + 5 * i, rank, 10 * i, 0.06 if rank == 1 else 0.03) for i in range(1, 4)]
+                           for rank in range(3)])
+        self.set_status(name, progress={"step": 30, "totalSteps": 100, "loss": "2.5", "eta": "2m05s"})
+        watching, read_until = self.on_terminal("status", name, "-w")
+        read_until(b"slow-1-1  Running on node-1, busy 60.00 ms per step, slow")
+        seen = read_until(b"slow-1-2  Running on node-2, busy 30.00 ms per step\x1b")
+        self.assertIn(b"ETA 2m05s", seen)
+        self.set_status(name, phase="Succeeded", conditions=[{"type": "Succeeded", "status": "True", "reason": "AllStepsDone"}])
+        read_until(b"Succeeded")
+        self.assertEqual(watching.wait(60), 0)
+
+    def test_without_the_right_to_read_logs_the_curves_begin_with_the_page(self):
+        name = self.unmanaged("blind")
+        self.follow(name, [[progress(-100, 0, 10, 0.03)]])
+        rules = [{"apiGroups": ["ringmaster.dev"], "resources": ["trainingjobs"], "verbs": ["get", "list", "watch"]},
+                 {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]},
+                 {"apiGroups": ["", "events.k8s.io"], "resources": ["events"], "verbs": ["list", "watch"]}]
+        self.cluster.apply_text(json.dumps({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "blind"}, "rules": rules}))
+        self.cluster.apply_text(json.dumps({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "blind"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "blind"},
+            "subjects": [{"kind": "User", "name": "blind"}]}))
+        page = self.open(self.serve(name, kubeconfig=self.cluster.kubeconfig_of("blind")))
+        page.wait("document.querySelectorAll('#workers-list tr').length === 1")
+        for step, loss in ((20, "2.25"), (30, "2.0")):
+            self.set_status(name, progress={"step": step, "totalSteps": 100, "loss": loss, "samplesPerSecond": "810"})
+            page.wait(f"document.querySelector('#steps').textContent.startsWith('step {step} of 100')")
+        self.see(page, "#loss", "node.getAttribute('aria-label').includes('now 2.000, least 2.000, most 2.250')")
+        self.assertFalse(page.run("return document.querySelector('#curve-note').hidden"))
+        self.assertTrue(page.run("return document.querySelector('#lr-card').hidden && document.querySelector('#busy-card').hidden"))
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ bool HasStarted(const Ledger& ledger) { return ledger.attempt > 0 && !NotBegun(l
 bool Manages(const Observed& o) {
   if (!o.quota) return false;
   if (!o.quota->queue.empty()) return true;
+  if (o.quota->required && !HasStarted(o.status.ledger)) return true;
   // A job whose label was removed keeps to the quota that it still has. One that waits withdraws its request
   // before it starts: Kueue might admit it meanwhile.
   const Workload* w = LiveWorkload(o);
@@ -55,6 +56,12 @@ bool HeldByQuota(const Observed& o) {
 std::optional<QuotaHold> QuotaHoldOf(const Observed& o) {
   if (!HeldByQuota(o)) return std::nullopt;
   const Quota& quota = *o.quota;
+  if (quota.queue.empty() && LiveWorkload(o) == nullptr)
+    return QuotaHold{
+        Reason::kNoQueue,
+        "the operator starts only jobs that have a queue (--kueue-manage-jobs-without-queue-name); set the "
+        "label kueue.x-k8s.io/queue-name to a LocalQueue of the job's namespace",
+        true};
   if (quota.api == Quota::Api::kAbsent)
     return QuotaHold{
         Reason::kNoKueue,

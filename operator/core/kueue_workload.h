@@ -70,7 +70,8 @@ struct Quota {
     kRead,
   };
   Api api = Api::kAbsent;
-  std::string queue;                // the LocalQueue that the job's label names; empty: none any more
+  std::string queue;      // the LocalQueue that the job's label names; empty: none, or none any more
+  bool required = false;  // Kueue manages jobs without a queue, too: they do not start
   std::vector<Workload> workloads;  // that the job owns, sorted by name
   bool operator==(const Quota&) const = default;
 };

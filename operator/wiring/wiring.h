@@ -47,6 +47,7 @@ struct Admission {
   std::map<std::string, std::string> annotations;
   std::map<std::string, std::string> node_selector;
   std::vector<Json> tolerations;
+  std::vector<std::string> scheduling_gates;
   bool operator==(const Admission&) const = default;
 };
 

@@ -2,7 +2,9 @@
 
 #include "operator/wiring/workload.h"
 
+#include <charconv>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include "base/hash.h"
@@ -23,10 +25,43 @@ Json Only(const Json& from, std::initializer_list<const char*> members) {
   return kept;
 }
 
-Json TemplateOf(const api::TrainingJob& job, const std::string& job_uid, int32_t rank) {
-  Context context;
-  context.gang = Gang::kNone;
-  const Json pod = PodOf(job, job_uid, rank, context);
+// The annotations of a template by which Kueue's users ask for a topology, and the fields of a pod set's
+// request.
+constexpr std::pair<const char*, const char*> kTopologyAnnotations[] = {
+    {"kueue.x-k8s.io/podset-required-topology", "required"},
+    {"kueue.x-k8s.io/podset-preferred-topology", "preferred"},
+    {"kueue.x-k8s.io/podset-unconstrained-topology", "unconstrained"},
+    {"kueue.x-k8s.io/podset-slice-required-topology", "podSetSliceRequiredTopology"},
+    {"kueue.x-k8s.io/podset-slice-size", "podSetSliceSize"},
+    {"kueue.x-k8s.io/podset-group-name", "podSetGroupName"},
+};
+constexpr const char* kUnconstrained = kTopologyAnnotations[2].first;
+
+// Returns what the pods' annotations ask Kueue for; null: nothing. A value that is no number or no truth
+// value is passed as it is: the API server refuses the Workload, and its message reaches the user.
+Json TopologyRequestOf(const Json& pod) {
+  const Json* annotations = Find(pod, {"metadata", "annotations"});
+  Json request;
+  if (annotations == nullptr) return request;
+  for (const auto& [annotation, field] : kTopologyAnnotations) {
+    const auto found = annotations->find(annotation);
+    if (found == annotations->end() || !found->is_string()) continue;
+    const auto& text = found->get_ref<const std::string&>();
+    int32_t number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (text == "true" || text == "false")
+      request[field] = text == "true";
+    else if (field == std::string_view("podSetSliceSize") && error == std::errc() &&
+             end == text.data() + text.size())
+      request[field] = number;
+    else
+      request[field] = text;
+  }
+  if (!request.is_null()) request["podIndexLabel"] = kRankLabel;
+  return request;
+}
+
+Json TemplateOf(const Json& pod) {
   Json spec = Only(pod["spec"], {"nodeSelector", "affinity", "tolerations", "priorityClassName",
                                  "runtimeClassName", "overhead", "resources", "resourceClaims"});
   for (const char* list : {"containers", "initContainers"}) {
@@ -59,10 +94,13 @@ Json WorkloadOf(const api::TrainingJob& job, const std::string& job_uid, const W
   metadata["finalizers"] = Json::array({kWorkloadFinalizer});
   Json sets = Json::array();
   for (const core::PodSet& set : inputs.pod_sets) {
-    Json entry = {{"name", set.name},
-                  {"count", set.count},
-                  {"template", TemplateOf(job, job_uid, RankOf(job, set.name))}};
+    Context context;
+    context.gang = Gang::kNone;
+    const Json pod = PodOf(job, job_uid, RankOf(job, set.name), context);
+    Json entry = {{"name", set.name}, {"count", set.count}, {"template", TemplateOf(pod)}};
     if (set.min > 0) entry["minCount"] = set.min;
+    if (Json request = TopologyRequestOf(pod); !request.is_null())
+      entry["topologyRequest"] = std::move(request);
     sets.push_back(std::move(entry));
   }
   Json spec = {{"queueName", inputs.queue}, {"podSets", std::move(sets)}, {"priority", inputs.priority}};
@@ -92,6 +130,10 @@ void Admit(const Admission& admission, Json& pod) {
   Json& spec = ObjectIn(pod, "spec");
   for (const auto& [key, value] : admission.node_selector) ObjectIn(spec, "nodeSelector")[key] = value;
   for (const Json& toleration : admission.tolerations) AddOnce(ListIn(spec, "tolerations"), toleration);
+  for (const std::string& gate : admission.scheduling_gates)
+    AddOnce(ListIn(spec, "schedulingGates"), {{"name", gate}});
+  if (!admission.scheduling_gates.empty() && TopologyRequestOf(pod).is_null())
+    ObjectIn(metadata, "annotations")[kUnconstrained] = "true";
 }
 
 }  // namespace ringmaster::wiring

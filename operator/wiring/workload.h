@@ -20,6 +20,8 @@ inline constexpr const char* kQueueNameLabel = "kueue.x-k8s.io/queue-name";
 inline constexpr const char* kWorkloadPriorityLabel = "kueue.x-k8s.io/priority-class";
 // Holds a Workload, and with it the quota, until the pods are gone.
 inline constexpr const char* kWorkloadFinalizer = "kueue.x-k8s.io/resource-in-use";
+// Kueue removes this gate when it gives the pod the node selector of its place in the assigned topology.
+inline constexpr const char* kTopologyGate = "kueue.x-k8s.io/topology";
 // What the Workload was rendered from: a hash of WorkloadInputs and the templates.
 inline constexpr const char* kRenderedAnnotation = "ringmaster.dev/workload-for";
 
@@ -42,7 +44,8 @@ Json WorkloadOf(const api::TrainingJob& job, const std::string& job_uid, const W
 // Returns the value of kRenderedAnnotation. It does not depend on the queue and the counts.
 std::string RenderedText(const Json& workload);
 
-// Adds what the admission says to a pod.
+// Adds what the admission says to a pod. One with Kueue's topology gate also gets an annotation that asks for
+// a topology, without which Kueue does not look at the pod.
 void Admit(const Admission& admission, Json& pod);
 
 }  // namespace ringmaster::wiring

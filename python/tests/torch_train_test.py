@@ -286,6 +286,64 @@ class Training(Case):
 
         self.same(train(1024.0), train(1.0))  # a power of two is exact in float32
 
+    def test_fast_numerics_equal_a_loop_by_hand(self):
+        for options in ({}, {"micro_batches": 1}, {"micro_batches": 16}):
+            fast = Trained(numerics="fast", **options)
+            exact = Trained(**options)
+            self.assertEqual(fast.attempts, 6)
+            self.close_to(fast.state(), exact.state())
+        model, losses = by_hand(fast := Trained(numerics="fast", clip_norm=0.05), clip_norm=0.05)
+        self.close_to(fast.model.state_dict(), model.state_dict())
+        self.assertEqual([round(loss, 5) for loss in fast.losses], [round(loss, 5) for loss in losses])
+
+    def test_fast_gradients_reach_the_sums_once(self):
+        """Autograd adds the gradients of the share, so that the sums get each tensor once, with the last micro-batch."""
+        for numerics, times in (("fast", 1), ("exact", 4)):
+            run = start(numerics=numerics)
+            model = net()
+            run.register(model=model, optimizer=adamw(model))
+            added, add = collections.Counter(), run._native.add
+            with mock.patch.object(run._native, "add", lambda tensor, address: added.update([tensor]) or add(tensor, address)):
+                for step in run.steps(2):
+                    added.clear()
+                    for x, y in step.micro_batches(data()):
+                        step.backward(cross_entropy(model(x), y))
+                    if not step.commit():
+                        continue
+                    self.assertEqual([added[i] for i in range(4)], [times] * 4, numerics)
+            run.close()
+
+    def test_fast_gradients_survive_what_programs_do(self):
+        """zero_grad() in a micro-batch, another scale, layers that only some micro-batches use, parameters of 16 bits."""
+        class Parts(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.second, self.bits16 = nn.Linear(10, 3), nn.Linear(10, 3), nn.Linear(10, 3, dtype=torch.bfloat16)
+
+            def forward(self, x, v):
+                out = self.bits16(x.to(torch.bfloat16)).float()
+                return out + (self.first if v == 0 else self.second)(x)
+
+        results = []
+        for numerics in ("fast", "exact"):
+            run = start(numerics=numerics)
+            model = Parts()
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            run.register(model=model, optimizer=optimizer)
+            for step in run.steps(3):
+                for x, y in step.micro_batches(data()):
+                    optimizer.zero_grad()
+                    v = step.micro_batch
+                    step.backward(cross_entropy(model(x, v), y), scale=2.0**v)
+                    optimizer.zero_grad()
+                step.commit()
+            run.close()
+            results.append({name: value.float() for name, value in model.state_dict().items()})
+        self.close_to(*results, tolerance=1e-5)
+        # Its last micro-batches have no samples.
+        short = [Trained(numerics=numerics, dataset=data(33), micro_batches=32, samples_per_step=32) for numerics in ("fast", "exact")]
+        self.close_to(short[0].state(), short[1].state())
+
     def test_gradient_checkpointing(self):
         from torch.utils.checkpoint import checkpoint
 

@@ -5,6 +5,7 @@ Nothing here sleeps: every wait is for an event (a line, an exit, a pidfd) with 
 """
 
 import ctypes
+import fcntl
 import json
 import os
 import pathlib
@@ -15,6 +16,7 @@ import select
 import signal
 import struct
 import subprocess
+import termios
 import threading
 import time
 
@@ -275,6 +277,36 @@ def metrics(out):
     return records
 
 
+def names(workers):
+    """Returns each name of a list in the short form of cli/history/worker_names.h: gpt-1-[2,0,3-5]."""
+    every = []
+    for text in workers:
+        short = re.fullmatch(r"(.*)\[([\d,-]+)\]", text)
+        for item in short[2].split(",") if short else ():
+            first, _, last = item.partition("-")
+            every += [f"{short[1]}{number}" for number in range(int(first), int(last or first) + 1)]
+        every += [] if short else [text]
+    return every
+
+
+def events(out):
+    """Returns the events of a run, with the names of their workers. The last line of one that still runs may be torn."""
+    text = (pathlib.Path(out) / "events.jsonl").read_text()
+    found = [json.loads(line) for line in text[:text.rfind("\n") + 1].splitlines()]
+    return [{**event, "workers": names(event["workers"])} if "workers" in event else event for event in found]
+
+
+def busy_times(out):
+    """Returns the windows of a run. A line that is an array has the first values of the object before it."""
+    keys, windows = ("monotonicSeconds", "step", "seconds", "longest", "stragglers"), []
+    for line in (pathlib.Path(out) / "busy_times.jsonl").read_text().splitlines():
+        window = json.loads(line)
+        windows.append(dict(zip(keys, window)) if isinstance(window, list) else window)
+        if "workers" in windows[-1]:
+            windows[-1]["workers"] = names(windows[-1]["workers"])
+    return windows
+
+
 # Keys whose text must be equal in every run; the others depend on where and how fast it ran.
 SAME_KEYS = ("step", "loss", "lr", "gradNorm", "samples")
 
@@ -314,6 +346,27 @@ def differences(out, reference):
     if not theirs or ours != theirs:
         found.append(f"the final checkpoint differs: {sorted(ours)} against {sorted(theirs)}")
     return found
+
+
+def on_terminal(words, columns=80, **environment):
+    """Runs a command on a terminal of so many columns. Returns its exit code and the bytes that it wrote there."""
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    plain = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS")}
+    process = subprocess.Popen([*map(str, words)], env={**plain, "TERM": "xterm", "LC_ALL": "C.UTF-8", **environment},
+                               stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, preexec_fn=prepare_child)
+    os.close(theirs)
+    written, end = b"", time.monotonic() + DEADLINE_S
+    with os.fdopen(ours, "rb", buffering=0) as screen:
+        while select.select([screen], [], [], max(0.0, end - time.monotonic()))[0]:
+            try:
+                piece = screen.read(65536)
+            except OSError:  # every process has closed it
+                break
+            if not piece:
+                break
+            written += piece
+    return process.wait(max(1.0, end - time.monotonic())), written
 
 
 SIGNAL_NAMES = {signal.SIGKILL: "SIGKILL", signal.SIGSTOP: "SIGSTOP", signal.SIGCONT: "SIGCONT"}

@@ -111,8 +111,10 @@ Result<StepResult> Stepper::Run(const Communicators& comms, const std::atomic<bo
   state.next().loss = result.loss;
   state.next().cursor = data::Advance(state.current().cursor, samples, epoch_size);
   state.Commit();
+  result.busy = Now() - began - waited_;
+  result.micro_batches = end_ - first_;
   // A member that computes nothing yet, because it has not all of the state, cannot be compared with others.
-  if (parts_.page != nullptr && end_ > first_) parts_.page->AddStep(Now() - began - waited_, end_ - first_);
+  if (parts_.page != nullptr && end_ > first_) parts_.page->AddStep(result.busy, result.micro_batches);
   return result;
 }
 

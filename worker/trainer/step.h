@@ -48,13 +48,16 @@
 
 namespace ringmaster::trainer {
 
-// Results of one step. All fields are equal on every rank.
+// Results of one step. All fields are equal on every rank, except for those of this member.
 struct StepResult {
   double loss = 0;  // mean over the step's samples
   double learning_rate = 0;
   double gradient_norm = 0;  // before clipping
   int64_t samples = 0;
   bool stop_at_boundary = false;  // some rank requested a stop after this commit
+  // Of this member:
+  Duration busy{};            // rendezvous::BusyTime
+  int32_t micro_batches = 0;  // that it computed
 };
 
 class Stepper {

@@ -61,6 +61,7 @@ Trainer::Trainer(Parts parts)
       layout_(parts_.model->layout()),
       fingerprint_(Fingerprint(parts_.config, layout_, parts_.dataset->Fingerprint())),
       reporter_(parts_.channel, parts_.config.steps),
+      progress_log_(parts_.config.steps),
       saver_({.folder = parts_.config.checkpoint_path,
               .keep = parts_.config.checkpoint_keep,
               .member = parts_.member,
@@ -171,6 +172,7 @@ Status Trainer::RunGeneration(const NewGeneration& formed) {
               formed.members.size(), Transport());
   RM_TRY(CheckRdma());
   reporter_.StartGeneration(state_->step(), group.rank == 0, Transport());
+  progress_log_.StartGeneration(group.rank, Transport());
   last_commit_ = Now();
   if (formed.stop) return Finish(false);
   const int64_t steps = parts_.config.steps;
@@ -370,9 +372,12 @@ Status Trainer::RunSteps() {
       return result.error();
     }
     const Time now = Now();
-    reporter_.Committed({state_->step(), result->loss, result->learning_rate, result->gradient_norm,
-                         result->samples, comm_->generation(), comm_->world(),
-                         ToSeconds(now - last_commit_)});
+    const rendezvous::StepRecord record{
+        state_->step(),  result->loss,        result->learning_rate, result->gradient_norm,
+        result->samples, comm_->generation(), comm_->world(),        ToSeconds(now - last_commit_)};
+    reporter_.Committed(record);
+    if (const auto line = progress_log_.Committed(record, result->busy, result->micro_batches, now))
+      log::Info("{}", *line);
     last_commit_ = now;
     parts_.page->SetStep(state_->step());
     if (join_ != nullptr) ReportJoin();
@@ -387,7 +392,9 @@ Status Trainer::RunSteps() {
     if (config.validate_every_steps > 0 && state_->step() % config.validate_every_steps == 0 &&
         state_->step() < config.steps) {
       RM_ASSIGN(const Validation validation, Validate());
-      reporter_.Validated({state_->step(), validation.loss, validation.accuracy});
+      const rendezvous::ValidationResult validated{state_->step(), validation.loss, validation.accuracy};
+      reporter_.Validated(validated);
+      progress_log_.Validated(validated);
     }
   }
   return Ok();
@@ -417,6 +424,7 @@ Status Trainer::Finish(bool finished) {
     if (validation.samples > 0) {
       done.validation_loss = validation.loss;
       done.validation_accuracy = validation.accuracy;
+      log::Info("{}", progress_log_.LastValidation({done.step, validation.loss, validation.accuracy}));
     }
   }
   if (done.saved) RM_TRY(saver_.SaveLast(comm_.get(), &parts_.channel->cancelled(), state_->step(), &fatal_));

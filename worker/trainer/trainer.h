@@ -17,6 +17,7 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/trainer/agent_channel.h"
 #include "worker/trainer/checkpoint_saver.h"
+#include "worker/trainer/progress_log.h"
 #include "worker/trainer/reporter.h"
 #include "worker/trainer/run_config.h"
 #include "worker/trainer/state_loader.h"
@@ -89,6 +90,7 @@ class Trainer {
   std::unique_ptr<JoinTransfer> join_;                      // uses comm_; null: every member has the state
   std::unique_ptr<StateLoader> loader_;  // of the first state; outlives generations until one has adopted it
   Reporter reporter_;
+  ProgressLog progress_log_;
   CheckpointSaver saver_;                   // uses reporter_
   std::optional<std::string> fatal_;        // why the job cannot continue
   std::optional<std::string> unreachable_;  // why not, in case the unreachable peers turn out to be alive

@@ -133,6 +133,7 @@ std::shared_ptr<const WorkloadRecord> DecodeWorkload(const Json& object, const M
     for (const auto& [resource, flavor] : Texts(json::Child(entry, "flavors"))) set.flavors.push_back(flavor);
     std::sort(set.flavors.begin(), set.flavors.end());
     set.flavors.erase(std::unique(set.flavors.begin(), set.flavors.end()), set.flavors.end());
+    set.has_topology = json::Child(entry, "topologyAssignment").is_object();
   }
   for (const Json& check : json::Items(status, "admissionChecks"))
     for (const Json& update : json::Items(check, "podSetUpdates"))

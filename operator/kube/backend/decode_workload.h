@@ -25,6 +25,7 @@ struct WorkloadRecord {
   struct Set {
     std::vector<std::string> flavors;  // sorted, each once
     wiring::Admission updates;         // of admission checks
+    bool has_topology = false;         // Kueue gives each pod its node selector
   };
   std::map<std::string, Set> admitted;  // by pod set
 };

@@ -93,6 +93,7 @@ class KubeBackend final : public control::Backend {
     wiring::SchedulerNames schedulers;
     std::string volcano_namespace = "volcano-system";    // of the Lease that has the name of its scheduler
     std::map<std::string, int32_t> namespace_weights{};  // in the queue for room; 1 for others
+    bool kueue_required = false;                         // jobs without a queue of Kueue do not start
     Duration progress_every = seconds(5);
     Watcher::Options watch;
   };

@@ -161,6 +161,7 @@ std::string KubeBackend::RenderedFor(const JobRecord& job) const {
 void KubeBackend::ReadQuota(const JobRecord& job, core::Observed& observed) const {
   core::Quota quota;
   quota.queue = job.queue;
+  quota.required = options_.kueue_required;
   bool served = false;
   {
     MutexLock lock(mutex_);
@@ -189,7 +190,7 @@ void KubeBackend::ReadQuota(const JobRecord& job, core::Observed& observed) cons
       for (const std::string& flavor : set.flavors)
         if (!flavors_.Get(flavor)) w.missing_flavor = flavor;
   }
-  if (quota.queue.empty() && quota.workloads.empty()) return;
+  if (quota.queue.empty() && quota.workloads.empty() && !quota.required) return;
   observed.quota = std::move(quota);
   core::LimitToQuota(observed);
 }
@@ -208,6 +209,7 @@ wiring::Admission KubeBackend::AdmissionOf(const JobRecord& job, int32_t rank) c
       admission.tolerations.insert(admission.tolerations.end(), known->tolerations.begin(),
                                    known->tolerations.end());
     }
+    if (set->second.has_topology) admission.scheduling_gates.push_back(wiring::kTopologyGate);
     admission.labels["kueue.x-k8s.io/podset"] = name;
     admission.annotations["kueue.x-k8s.io/workload"] = record->workload.name;
     return admission;

@@ -245,22 +245,26 @@ TEST_F(GangOfLogs, PodsWithoutALogAreKnownByTheEvents) {
   EXPECT_EQ(reported[1].time, "2026-11-21T10:00:12.000000Z");
 }
 
-TEST(ProgressCurve, BeginsWithTheFirstPointAndStaysBounded) {
+TEST(ProgressCurve, OfAStatusBeginsWithTheFirstPointAndStaysBounded) {
   ProgressCurve curve;
   EXPECT_EQ(curve.Json(0),
             R"({"stride":1,"from":0,"step":[],"loss":[],"low":[],"high":[],"lr":[],"rate":[],"goodput":[]})");
   curve.Add(*ProgressPoint(TrainingJob(120, "2.5")));
+  const uint64_t version = curve.version(), rewritten = curve.rewritten();
   curve.Add(*ProgressPoint(TrainingJob(120, "2.5")));
+  EXPECT_EQ(curve.version(), version);
   curve.Add(*ProgressPoint(TrainingJob(130, "NaN")));
   EXPECT_EQ(
       curve.Json(1),
       R"({"stride":1,"from":1,"step":[130],"loss":[null],"low":[null],"high":[null],"lr":[null],"rate":[812.5],"goodput":[0.97]})");
+  EXPECT_EQ(curve.version(), version + 1);
+  EXPECT_EQ(curve.rewritten(), rewritten) << "appended";
   EXPECT_THAT(curve.JsonOfRange(100, 125), HasSubstr(R"("step":[120])"));
   EXPECT_FALSE(ProgressPoint(WaitingJob()).has_value());
   for (int64_t step = 200; step < 100'000; ++step) curve.Add({step, 1, 2, 3});
   EXPECT_LE(curve.size(), ProgressCurve::kMaxPoints);
   EXPECT_GT(curve.size(), ProgressCurve::kMaxPoints / 4);
-  EXPECT_EQ(curve.stride(), 64U);
+  EXPECT_EQ(curve.stride(), 64);
 }
 
 }  // namespace

@@ -109,7 +109,7 @@ TEST(StatusScreen, ShowsTheJobAndEachRank) {
   EXPECT_EQ(screen,
             "team/gpt  Running  2/2 workers ready  attempt 3  age 10m00s\n"
             "  why           step 120 of 300\n"
-            "  progress      step 120 of 300 (40%), 2m05s left, 812.3 samples/s, loss 2.31\n"
+            "  progress      step 120 of 300 (40%), ETA 2m05s, 812.3 samples/s, loss 2.31\n"
             "  fabric        rc\n"
             "  topology      2 domains of example.com/leaf (s1: 4, s2: 4)\n"
             "  checkpoint    of step 100, in /ckpt\n"
@@ -122,19 +122,21 @@ TEST(StatusScreen, ShowsTheJobAndEachRank) {
 }
 
 TEST(WatchScreen, HasProgressLossesAndALinePerWorker) {
-  LossHistory losses;
-  losses.Add(5);
-  losses.Add(2.31);
-  const LiveScreen screen = WatchScreen(RunningJob(), {Worker(3, 0), Worker(2, 1), Worker(3, 2)}, losses);
+  const LiveScreen screen =
+      WatchScreen(RunningJob(), {Worker(3, 0), Worker(2, 1), Worker(3, 2)}, {5, 2.31},
+                  {{"gpt-3-0", {0.0123, false}}, {"gpt-3-2", {0.0306, true}}, {"gpt-9-9", {1, true}}});
   EXPECT_EQ(screen.title, "team/gpt  Running");
   EXPECT_EQ(screen.step, 120);
   EXPECT_EQ(screen.total_steps, 300);
-  EXPECT_EQ(screen.numbers, "812.3 samples/s  2m05s left");
+  EXPECT_EQ(screen.numbers, "812.3 samples/s  ETA 2m05s");
   EXPECT_EQ(screen.loss, "2.31");
   EXPECT_EQ(screen.losses.size(), 2U);
   ASSERT_EQ(screen.workers.size(), 2U) << "one pod is of an earlier attempt";
   EXPECT_EQ(screen.workers[0].name, "gpt-3-0");
-  EXPECT_EQ(screen.workers[0].text, "Running on node-1");
+  EXPECT_EQ(screen.workers[0].text, "Running on node-1, busy 12.30 ms per step");
+  EXPECT_EQ(screen.workers[0].state, LiveScreen::Worker::State::kMember);
+  EXPECT_EQ(screen.workers[1].text, "Running on node-1, busy 30.60 ms per step, slow");
+  EXPECT_EQ(screen.workers[1].state, LiveScreen::Worker::State::kSlow);
   EXPECT_EQ(screen.workers_alive, 2);
 }
 

@@ -47,6 +47,17 @@ class TerminalPicture(unittest.TestCase):
         self.assertEqual(shown("step 1\rstep 2\r\ndone\r\n"), [((0, 0, "step 2"),), ((0, 0, "done"),), ()])
         self.assertEqual(shown("a long line\rshort\x1b[K"), [((0, 0, "short"),)])
 
+    def test_a_recording_keeps_some_redraws_of_the_whole_screen(self):
+        def drawn(at, step, above=2):
+            return [[at, f"\x1b[{above}A\rname\x1b[K\r\n"], [at, f"\rstep {step}\x1b[K\r\n"]]
+        first = [[0.0, "name\r\n"], [0.0, "\rstep 0\r\n"]]
+        news = [[9.2, "\x1b[2A\r\x1b[Ja worker failed\r\n"], [9.2, "\rname\r\n"], [9.2, "\rstep 4\r\n"]]
+        events = [*first, *drawn(8, 1), *drawn(8.5, 2), *drawn(9, 3), *news, *drawn(10, 5)]
+        kept = renderer.thin(events)
+        self.assertEqual(kept, [*first, *drawn(8, 1), *news, *drawn(10, 5)])
+        whole, thinned = (shown("".join(text for _, text in some)) for some in (events, kept))
+        self.assertEqual(whole, thinned)
+
     def test_runs_are_cut_at_colours_and_gaps(self):
         self.assertEqual(shown("[\x1b[32m==\x1b[0m  ] 1  of 2"),
                          [((0, 0, "["), (1, 32, "=="), (5, 0, "] 1"), (10, 0, "of 2"))])

@@ -22,12 +22,12 @@ rendezvous::GangBusyTimes Times(int64_t step, rendezvous::Generation generation 
 
 TEST(BusyLine, HasTheNumbersOfEachRank) {
   EXPECT_EQ(BusyLine(Times(7), 12.5, true),
-            R"({"monotonicSeconds":12.500,"step":7,"generation":3,"workers":["a-0","a-1"],)"
-            R"("seconds":[0.01235,0.5],"longest":[0.02,1],"stragglers":[1]})");
+            R"({"monotonicSeconds":12.500,"step":7,"seconds":[0.01235,0.5],"longest":[0.02,1],)"
+            R"("stragglers":[1],"generation":3,"workers":["a-[0,1]"]})");
+  EXPECT_EQ(BusyLine(Times(7), 12.5, false), "[12.500,7,[0.01235,0.5],[0.02,1],[1]]");
   auto times = Times(8);
   times.ranks[1] = {};
-  EXPECT_EQ(BusyLine(times, 13, false),
-            R"({"monotonicSeconds":13.000,"step":8,"seconds":[0.01235,null],"longest":[0.02,null]})");
+  EXPECT_EQ(BusyLine(times, 13, false), "[13.000,8,[0.01235,null],[0.02,null]]");
 }
 
 TEST(BusyHistory, KeepsTheWindowsOfTheNewestGeneration) {
@@ -39,6 +39,8 @@ TEST(BusyHistory, KeepsTheWindowsOfTheNewestGeneration) {
   history.Read(BusyLine(Times(8), 2, false));
   history.Read(R"({"step":9,"seconds":[1],"longest":[1]})");  // of another number of workers
   history.Read(R"({"step":9,"seconds":["x",1],"longest":[1,1]})");
+  for (const char* line : {"[]", "[1,9]", "[1,9,[1],[1]]", "[1,9,2,3]", R"([1,9,["x",1],[1,1]])", "9"})
+    history.Read(line);
   ASSERT_EQ(history.count(), 2u);
   EXPECT_EQ(
       history.ToJson(0).dump(),
@@ -54,6 +56,16 @@ TEST(BusyHistory, KeepsTheWindowsOfTheNewestGeneration) {
   EXPECT_EQ(history.ToJson(700)["windows"].size(), BusyHistory::kWindows);
   EXPECT_EQ(history.ToJson(history.count() - 3)["windows"].size(), 3u);
   EXPECT_EQ(history.ToJson(history.count() - 3)["reset"], false);
+}
+
+TEST(BusyHistory, ReadsTheLinesOfEarlierVersions) {
+  BusyHistory history;
+  history.Read(R"({"monotonicSeconds":1,"step":7,"generation":3,"workers":["a-0","a-1"],"seconds":[0.5,1],)"
+               R"("longest":[0.5,2]})");
+  history.Read(R"({"monotonicSeconds":2,"step":9,"seconds":[0.5,1],"longest":[0.5,3],"stragglers":[1]})");
+  EXPECT_EQ(history.ToJson(0).dump(),
+            R"({"reset":true,"stragglers":[1],"windows":[[7,[0.5,1],[0.5,2]],[9,[0.5,1],[0.5,3]]],)"
+            R"("workers":["a-0","a-1"]})");
 }
 
 TEST(BusyLog, GrowsWithTheStepsAndLosesNoWindow) {

@@ -38,8 +38,28 @@ TEST(RunEvent, EveryMemberSurvivesTheFile) {
 TEST(RunEvent, MembersThatDoNotApplyAreAbsent) {
   RunEvent event;
   event.reason = "Note";
+  EXPECT_EQ(EventLineText(event), R"({"time":"","monotonicSeconds":0.000,"reason":"Note","message":""})");
+  event.warning = true;
   EXPECT_EQ(EventLineText(event),
-            R"({"time":"","monotonicSeconds":0.000000,"type":"Normal","reason":"Note","message":""})");
+            R"({"time":"","monotonicSeconds":0.000,"type":"Warning","reason":"Note","message":""})");
+}
+
+TEST(RunEvent, ALineGrowsLittleWithTheGang) {
+  RunEvent event;
+  for (int i = 0; i < 64; ++i) event.workers.push_back("gpt-text-1-" + std::to_string(i));
+  const std::string line = EventLineText(event);
+  EXPECT_LE(line.size(), 100U) << line;
+  EXPECT_EQ(ParseEventLine(line).value().workers, event.workers);
+}
+
+TEST(RunEvent, ReadsTheLinesOfEarlierVersions) {
+  const RunEvent event =
+      ParseEventLine(R"({"time":"2026-11-23T19:44:33.730Z","monotonicSeconds":29149.517970,"type":"Normal",)"
+                     R"("reason":"GenerationFormed","message":"m","workers":["gpt-1-2","gpt-1-0"]})")
+          .value();
+  EXPECT_FALSE(event.warning);
+  EXPECT_EQ(event.monotonic_seconds, 29149.517970);
+  EXPECT_EQ(event.workers, (std::vector<std::string>{"gpt-1-2", "gpt-1-0"}));
 }
 
 TEST(ReadEvents, SkipsWhatIsNotAnEvent) {

@@ -65,6 +65,15 @@ TEST(DecodeWorkload, ReadsAnAdmission) {
   EXPECT_EQ(updates.tolerations.size(), 1U);
 }
 
+TEST(DecodeWorkload, ReadsATopology) {
+  Json object = AdmittedWorkload();
+  object["status"]["admission"]["podSetAssignments"][0]["topologyAssignment"] = {
+      {"levels", {"kubernetes.io/hostname"}}, {"slices", Json::array()}};
+  const auto record = DecodeOne(object);
+  EXPECT_TRUE(record->admitted.at("worker").has_topology);
+  EXPECT_FALSE(record->admitted.at("ps").has_topology);
+}
+
 // Kueue counts the pods that were given back from what was asked for, not from what was admitted.
 TEST(DecodeWorkload, GivenBackPodsAreNotGranted) {
   Json object = AdmittedWorkload();

@@ -63,6 +63,31 @@ TEST(Kueue, ANewJobAsksForQuotaAndCreatesNothingElse) {
   EXPECT_EQ(made[0].pod_sets, (std::vector<PodSet>{{kWorkerSet, 4, 1}}));
 }
 
+// With the operator's flag --kueue-manage-jobs-without-queue-name.
+TEST(Kueue, AJobWithoutAQueueDoesNotStart) {
+  Observed o = NewWorld(2);
+  o.quota.emplace();
+  o.quota->required = true;
+  for (const Quota::Api api : {Quota::Api::kAbsent, Quota::Api::kUnread, Quota::Api::kRead}) {
+    o.quota->api = api;
+    LimitToQuota(o);
+    const Decision decision = Decide(o, kT0);
+    EXPECT_TRUE(All<CreatePod>(decision).empty());
+    const Condition admitted = Of(decision, ConditionType::kAdmitted);
+    EXPECT_EQ(admitted.reason, Reason::kNoQueue);
+    EXPECT_NE(admitted.message.find("set the label kueue.x-k8s.io/queue-name"), std::string::npos);
+  }
+  // The label is given later.
+  Observed queued = o;
+  queued.quota->queue = "queue";
+  EXPECT_EQ(All<MakeWorkload>(Decide(queued, kT0)).size(), 1U);
+  // One that runs when the flag is set runs on.
+  Observed runs = RunningWorld(2);
+  runs.quota = o.quota;
+  LimitToQuota(runs);
+  EXPECT_FALSE(HeldByQuota(runs));
+}
+
 TEST(Kueue, EachRoleIsAPodSet) {
   Observed o = NewQueued(3);
   o.job.first_differs = true;

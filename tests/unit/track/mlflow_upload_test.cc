@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
 
 namespace ringmaster::cli {
 namespace {
@@ -60,16 +61,47 @@ TEST(MlflowUpload, CreatesExperimentAndRunThenLogsAndEnds) {
   upload.Add(rendezvous::ValidationResult{2, 1.5, 0.5});
   upload.End({"FINISHED", 9000, {{"weights_hash", "abc"}}});
   std::vector<Json> batches;
-  EXPECT_THAT(Serve(upload, &batches),
-              testing::ElementsAre("experiments/get-by-name?experiment_name=experiment%20one",
-                                   "experiments/create", "runs/create", "runs/log-batch", "runs/update"));
+  EXPECT_THAT(
+      Serve(upload, &batches),
+      testing::ElementsAre("experiments/get-by-name?experiment_name=experiment%20one", "experiments/create",
+                           "runs/create", "runs/log-batch", "runs/log-batch", "runs/update"));
   EXPECT_TRUE(upload.ended());
-  ASSERT_EQ(batches.size(), 1U);
+  ASSERT_EQ(batches.size(), 2U);
   EXPECT_EQ(batches[0]["run_id"], "r1");
   EXPECT_EQ(batches[0]["params"][0]["key"], "seed");
-  EXPECT_EQ(batches[0]["tags"].size(), 2U);
-  EXPECT_EQ(batches[0]["metrics"].size(), 2 * 5 + 2U);
-  EXPECT_EQ(batches[0]["metrics"][5]["timestamp"], 2000) << "the start, and two steps of half a second";
+  EXPECT_EQ(batches[0]["tags"].size(), 1U);
+  EXPECT_EQ(batches[1]["tags"].size(), 1U);
+  EXPECT_EQ(batches[1]["metrics"].size(), 2 * 5 + 2U);
+  EXPECT_EQ(batches[1]["metrics"][5]["timestamp"], 2000) << "the start, and two steps of half a second";
+}
+
+TEST(MlflowUpload, ManyParametersGoInBatchesThatTheServerAccepts) {
+  MlflowJob job{"e", "gpt", {}, {{"a", "b"}}};
+  for (int i = 0; i < 250; ++i) job.parameters.emplace_back("p" + std::to_string(i), std::to_string(i));
+  job.parameters[7].second = std::string(499, 'x') + "\u00e4" + "y";
+  MlflowUpload upload(job, Fresh());
+  for (int64_t step = 1; step <= 400; ++step) upload.Add(MlflowStep(step));
+  upload.Add(rendezvous::ValidationResult{2, 1.5, 0.5});
+  upload.End({"FINISHED", 9000, {{"weights_hash", "abc"}}});
+  std::vector<Json> batches;
+  Serve(upload, &batches);
+  EXPECT_TRUE(upload.ended());
+  std::map<std::string, std::string> parameters;
+  size_t tags = 0;
+  for (const Json& batch : batches) {
+    size_t items = 0;
+    for (const char* kind : {"metrics", "params", "tags"}) items += json::Items(batch, kind).size();
+    EXPECT_LE(items, 1000U) << "of a batch, in all";
+    EXPECT_LE(json::Items(batch, "params").size(), 100U);
+    tags += json::Items(batch, "tags").size();
+    for (const Json& parameter : json::Items(batch, "params"))
+      EXPECT_TRUE(parameters.emplace(parameter["key"], parameter["value"]).second) << "sent once";
+  }
+  EXPECT_EQ(tags, 2U);
+  ASSERT_EQ(parameters.size(), 250U);
+  EXPECT_EQ(parameters["p249"], "249");
+  EXPECT_EQ(parameters["p7"], std::string(499, 'x')) << "cut between two characters";
+  EXPECT_THAT(upload.Shortened(), testing::ElementsAre("p7"));
 }
 
 TEST(MlflowUpload, ARequestWithoutAnAnswerIsSentAgainUnchanged) {
@@ -92,8 +124,8 @@ TEST(MlflowUpload, ManyStepsGoInBatchesThatTheServerAccepts) {
   Serve(upload, &batches);
   size_t metrics = 0;
   for (const Json& batch : batches) {
-    EXPECT_LE(batch["metrics"].size(), 1000U);
-    metrics += batch["metrics"].size();
+    EXPECT_LE(json::Items(batch, "metrics").size(), 1000U);
+    metrics += json::Items(batch, "metrics").size();
   }
   EXPECT_EQ(metrics, 5000U);
   EXPECT_EQ(upload.saved().step, 1000);
@@ -151,8 +183,8 @@ TEST(MlflowUpload, WhatIsNotANumberHasAName) {
   upload.Add(record);
   std::vector<Json> batches;
   Serve(upload, &batches);
-  EXPECT_EQ(batches[0]["metrics"][0]["value"], "NaN");
-  EXPECT_EQ(batches[0]["metrics"][2]["value"], "Infinity");
+  EXPECT_EQ(batches[1]["metrics"][0]["value"], "NaN");
+  EXPECT_EQ(batches[1]["metrics"][2]["value"], "Infinity");
 }
 
 TEST(FlattenParameters, NamesArePathsAndEmptyMembersAreLeftOut) {

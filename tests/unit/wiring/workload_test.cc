@@ -78,6 +78,47 @@ TEST(Workload, TheHashIgnoresQueueAndCounts) {
   EXPECT_NE(RenderedText(WorkloadOf(job, "job-uid", other)), before);
 }
 
+TEST(Workload, AsksForTheTopologyOfTheAnnotations) {
+  api::TrainingJob job = Load(kJob);
+  const std::string before = RenderedText(WorkloadOf(job, "job-uid", Inputs()));
+  EXPECT_FALSE(WorkloadOf(job, "job-uid", Inputs())["spec"]["podSets"][0].contains("topologyRequest"));
+  Json& annotations = job.spec.workers.template_["metadata"]["annotations"];
+  annotations = {{"kueue.x-k8s.io/podset-required-topology", "rack"}, {"other", "x"}};
+  const Json workload = WorkloadOf(job, "job-uid", Inputs());
+  EXPECT_EQ(workload["spec"]["podSets"][0]["topologyRequest"],
+            (Json{{"required", "rack"}, {"podIndexLabel", "ringmaster.dev/rank"}}));
+  EXPECT_NE(RenderedText(workload), before) << "a Workload that waits is rendered again";
+  annotations = {{"kueue.x-k8s.io/podset-unconstrained-topology", "true"},
+                 {"kueue.x-k8s.io/podset-slice-required-topology", "rack"},
+                 {"kueue.x-k8s.io/podset-slice-size", "2"}};
+  EXPECT_EQ(WorkloadOf(job, "job-uid", Inputs())["spec"]["podSets"][0]["topologyRequest"],
+            (Json{{"unconstrained", true},
+                  {"podSetSliceRequiredTopology", "rack"},
+                  {"podSetSliceSize", 2},
+                  {"podIndexLabel", "ringmaster.dev/rank"}}));
+  annotations = {{"kueue.x-k8s.io/podset-slice-size", "two"}};
+  EXPECT_EQ(WorkloadOf(job, "job-uid", Inputs())["spec"]["podSets"][0]["topologyRequest"]["podSetSliceSize"],
+            "two")
+      << "the API server refuses it";
+}
+
+// The gate of the operator and that of Kueue are two: each is removed by its owner.
+TEST(Workload, APodWithATopologyIsGated) {
+  constexpr const char* kUnconstrained = "kueue.x-k8s.io/podset-unconstrained-topology";
+  Context context;
+  context.gang = Gang::kGate;
+  context.admission.scheduling_gates = {kTopologyGate};
+  api::TrainingJob job = Load(kJob);
+  Json pod = PodOf(job, "job-uid", 0, context);
+  EXPECT_EQ(pod["spec"]["schedulingGates"], (Json{{{"name", kGangGate}}, {{"name", kTopologyGate}}}));
+  EXPECT_EQ(pod["metadata"]["annotations"][kUnconstrained], "true")
+      << "a queue may have only flavours with a topology";
+  job.spec.workers.template_["metadata"]["annotations"]["kueue.x-k8s.io/podset-preferred-topology"] = "rack";
+  pod = PodOf(job, "job-uid", 0, context);
+  EXPECT_EQ(pod["metadata"]["annotations"]["kueue.x-k8s.io/podset-preferred-topology"], "rack");
+  EXPECT_FALSE(pod["metadata"]["annotations"].contains(kUnconstrained));
+}
+
 TEST(Workload, AnAdmissionReachesThePod) {
   Context context;
   context.admission.node_selector = {{"kind", "spot"}};

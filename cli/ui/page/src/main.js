@@ -103,7 +103,7 @@ function drawRun() {
   drawPhase(run.phase);
   const bad = run.phase === "Failed" || run.phase === "Unfinished", cluster = run.kind === "job";
   $("back").hidden = !cluster;
-  $("curve-note").hidden = (run.curves ?? (cluster ? "status" : "")) !== "status";
+  $("curve-note").hidden = run.curves !== "status";
   drawProblem(run.problem);
   setText("message", run.message || "");
   $("message").hidden = !run.message;
@@ -200,6 +200,8 @@ function validationColumn(steps) {
 function drawSteps() {
   if (!charts.loss || $("run").hidden) return;
   const steps = state.detail || state.steps, x = steps.step;
+  // The status of a job on a cluster, and some programs, report none.
+  $("lr-card").hidden = state.run.kind === "job" && !state.steps.lr.some((value) => value != null);
   const columns = {
     loss: () => [x, steps.loss, steps.low, steps.high, validationColumn(x)],
     rate: () => [x, steps.rate],
