@@ -375,7 +375,7 @@ class UiOfLogs(UiCase):
             self.assertAlmostEqual(loss, validations[step], delta=1e-5 * validations[step])
         busy = self.messages(url, lambda kind, data: kind == "busy" and len(data["windows"]) >= 3 and len(data["workers"]) == 3)
         self.assertEqual(sorted(busy["workers"]), [f"{name}-1-{rank}" for rank in range(3)])
-        recorded = [json.loads(line)["seconds"] for line in (out / "busy_times.jsonl").read_text().splitlines()]
+        recorded = [window["seconds"] for window in harness.busy_times(out)]
         seconds = [value for window in recorded for value in window if value is not None]
         for _, means, longest in busy["windows"][1:]:  # the first window is the first step
             for mean, most in zip(means, longest):

@@ -200,8 +200,6 @@ function validationColumn(steps) {
 function drawSteps() {
   if (!charts.loss || $("run").hidden) return;
   const steps = state.detail || state.steps, x = steps.step;
-  // The status of a job on a cluster, and some programs, report none.
-  $("lr-card").hidden = state.run.kind === "job" && !state.steps.lr.some((value) => value != null);
   const columns = {
     loss: () => [x, steps.loss, steps.low, steps.high, validationColumn(x)],
     rate: () => [x, steps.rate],
