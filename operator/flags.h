@@ -45,7 +45,7 @@ struct Flags {
   std::string volcano_namespace = "volcano-system";
   std::map<std::string, int32_t> namespace_weights;  // 1 for others
   bool kueue_required = false;
-  std::string worker_image;                          // ParseFlags defaults it to the image of this version
+  std::string worker_image;  // ParseFlags defaults it to the image of this version
 
   bool log_json = false;
 };
