@@ -159,8 +159,6 @@ class Step:
                     run._end_micro_batch(self)
                 run._restore()
                 self.micro_batch = None
-            if v == self._share.stop - 1 and not self._interrupted:
-                run._end_share()
             if (
                 run._add_floats(self, run._size_tensor, run._size_bits)
                 and run._native.end_micro_batch(self._micro_batch_loss or 0.0) == _native.REPEAT
@@ -414,9 +412,6 @@ class Run(abc.ABC, Generic[StepT]):
 
     def _end_micro_batch(self, step: StepT) -> None:
         """Adds what the micro-batch changed to the sums."""
-
-    def _end_share(self) -> None:
-        """Adds what the micro-batches of the share have left, as a part of the last one."""
 
     def _restore(self) -> None:
         """Undoes what micro-batches changed in the state, apart from a commit. May be called at any time between them."""

@@ -151,8 +151,6 @@ Status GradientSums::EndMicroBatch(double loss) {
   RM_TRY(device_->BindThread());
   for (int tensor = 0; tensor < tensor_count(); ++tensor) {
     if (partial_.Contains(v, tensor)) continue;
-    // A program may add floats itself, and pass their sum with the last micro-batch.
-    if (!options_.exact && !last_) continue;
     if (partial_.Empty(tensor)) RM_TRY(Accumulate(tensor, {}, true));
     partial_.Add(v, tensor);
   }

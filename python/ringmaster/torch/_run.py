@@ -74,11 +74,6 @@ class Run(_run.Run[Step]):
             Optional[bool]
         ] = []  # whether its gradient arrives once per backward; None: unknown so far
         self._arrivals: List[int] = []  # gradients that arrived in the current micro-batch
-        # With fast numerics autograd itself adds the gradients of a worker's share, as in any PyTorch program, and the sums get
-        # them once. They are kept here between the micro-batches, where zero_grad() does not find them.
-        self._accumulates: List[bool] = []
-        self._pending: List[Optional[torch.Tensor]] = []
-        self._pending_scale = 1.0  # of the losses whose gradients these are
         self._used: List[bool] = []  # by the last reduction
         self._frozen: List[Tuple[str, torch.nn.Parameter]] = []  # of optimizers, but without a gradient
         self._fixed: List[Tuple[str, torch.Tensor]] = []  # what no micro-batch may change
@@ -179,8 +174,6 @@ class Run(_run.Run[Step]):
         self._gradients = [None] * count
         self._direct = [None] * count
         self._arrivals = [0] * count
-        self._accumulates = [self.settings.numerics == "fast" and p.dtype == torch.float32 for p in self._parameters]
-        self._pending = [None] * count
         self._used = [False] * count
         tensors = [_run.Tensor(name, p.numel()) for name, p in zip(self._names, self._parameters)]
         for name, value in self._objects.items():
@@ -268,7 +261,6 @@ class Run(_run.Run[Step]):
 
     def _begin_step(self, step: Step) -> None:
         self._step = step
-        self._pending = [None] * len(self._parameters)
         self._buffers.begin_step()
         for parameter in self._parameters:
             parameter.grad = None
@@ -293,14 +285,9 @@ class Run(_run.Run[Step]):
         if not scale > 0:
             raise Error(f"step.backward(scale={scale}): the scale is greater than 0")
         if step._micro_batch_loss is None:
-            for parameter, pending in zip(self._parameters, self._pending):
-                parameter.grad = pending
+            for parameter in self._parameters:
+                parameter.grad = None
         step._check_first_loss()
-        if scale != self._pending_scale:
-            pending_now = [values for values in self._pending if values is not None]
-            if pending_now:
-                torch._foreach_mul_(pending_now, scale / self._pending_scale)
-            self._pending_scale = scale
         factor = step._weight * scale
         self._inverse_scale = 1.0 / scale
         self._in_backward = True
@@ -311,14 +298,12 @@ class Run(_run.Run[Step]):
         finally:
             self._in_backward = False
         step._set_loss(float(loss.detach()))
-        # Gradients that may arrive in parts are complete only now, and so are those that did not arrive this time.
+        # Gradients that may arrive in parts are complete only now.
         for i, arrivals in enumerate(self._arrivals):
-            if arrivals > 0 and self._direct[i]:
+            if arrivals == 0 or self._direct[i]:
                 continue
-            if arrivals > 0:
-                self._direct[i] = self._direct[i] is None and arrivals == 1
-            if arrivals > 0 or self._pending[i] is not None:
-                self._take_gradient(i)
+            self._direct[i] = self._direct[i] is None and arrivals == 1
+            self._add_gradient(i)
 
     def _on_gradient(self, i: int, parameter: torch.Tensor) -> None:
         """Adds the gradient of parameter i, while backward computes those of the layers before it."""
@@ -339,20 +324,9 @@ class Run(_run.Run[Step]):
                 f"the gradient of {self._names[i]} arrived in two parts, though it did not before: checkpoint with "
                 "use_reentrant=False"
             )
-        self._take_gradient(i)
+        self._add_gradient(i)
         if step._interrupted:
             raise _Interrupted
-
-    def _take_gradient(self, i: int) -> None:
-        """Keeps the gradient for the next micro-batch of the share, or adds it to the sums."""
-        step = self._step
-        if step is not None and self._accumulates[i] and step.micro_batch != step._share.stop - 1:
-            self._pending[i] = self._parameters[i].grad
-            self._parameters[i].grad = None
-            self._native.heartbeat()
-            return
-        self._pending[i] = None
-        self._add_gradient(i)
 
     def _add_gradient(self, i: int) -> None:
         gradient = self._parameters[i].grad
@@ -395,14 +369,6 @@ class Run(_run.Run[Step]):
         self._set_stream()
         self._native.gradient(tensor, values.data_ptr())
         return values
-
-    def _end_share(self) -> None:
-        for i, pending in enumerate(self._pending):
-            if pending is None:
-                continue
-            self._parameters[i].grad = pending
-            self._pending[i] = None
-            self._add_gradient(i)
 
     def _end_micro_batch(self, step: Step) -> None:
         for (name, value), version in zip(self._fixed, self._versions):
