@@ -392,7 +392,7 @@ class KubeBackend final : public control::Backend {
   std::map<std::string, std::map<std::shared_ptr<const Owner>, int64_t>> owners_on_ RM_GUARDED_BY(mutex_);
   bool capacity_changed_ RM_GUARDED_BY(mutex_) = false;  // since last_sweep_
   Time last_sweep_ RM_GUARDED_BY(mutex_) = Time::min();
-  bool plan_due_ RM_GUARDED_BY(mutex_) = false;
+  mutable bool plan_due_ RM_GUARDED_BY(mutex_) = false;
   Time last_plan_ RM_GUARDED_BY(mutex_) = Time::min();
   std::set<std::string> requested_ RM_GUARDED_BY(mutex_);  // jobs with a request for room
   bool pods_changed_ RM_GUARDED_BY(mutex_) = false;        // since last_trim_
@@ -431,7 +431,7 @@ class KubeBackend final : public control::Backend {
     };
   }
   const std::shared_ptr<Gate> gate_;
-  Reflectors reflectors_;  // last: its callbacks use the members above
+  mutable Reflectors reflectors_;  // last: its callbacks use the members above
 };
 
 }  // namespace ringmaster::kube

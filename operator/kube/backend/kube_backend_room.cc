@@ -178,6 +178,8 @@ core::Fit KubeBackend::FitOf(const JobRecord& job, const core::Observed& observe
       seen.fit.missing = fmt::format("the room is kept for {}, which comes first", waiting_.head());
   }
   fit = std::move(seen.fit);
+  const std::string head = waiting_.head();
+  const auto head_wait = waiting_.HeadWait() == nullptr ? core::RoomQueue::Wait() : *waiting_.HeadWait();
   if (const auto awaited = core::AwaitedRoom(observed, fit, now)) {
     core::RoomQueue::Wait wait;
     int32_t left = *awaited;
@@ -201,6 +203,10 @@ core::Fit KubeBackend::FitOf(const JobRecord& job, const core::Observed& observe
   } else {
     waiting_.Remove(name, capacity_);
   }
+  // A new head, or one that needs something else now, may be given room by others.
+  if (const core::RoomQueue::Wait* next = waiting_.HeadWait();
+      next != nullptr && next->preempts && (waiting_.head() != head || *next != head_wait))
+    plan_due_ = true;
   return fit;
 }
 

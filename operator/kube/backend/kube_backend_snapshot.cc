@@ -52,7 +52,15 @@ std::optional<control::Snapshot> KubeBackend::Observe(const Key& key) const {
   const wiring::Gang gang = GangOf(*job);
   observed.provider = ProviderOf(gang);
   if (!job->status.ended()) observed.preflight = PreflightOf(*job);
-  if (core::ReservesRoom(observed)) observed.fit = FitOf(*job, observed);
+  if (core::ReservesRoom(observed)) {
+    observed.fit = FitOf(*job, observed);
+    bool plan = false;
+    {
+      MutexLock lock(mutex_);
+      plan = plan_due_;
+    }
+    if (plan) reflectors_.Wake();
+  }
   observed.spread = SpreadOf(*job, observed);
   ReadPreemption(*job, observed);
   MutexLock lock(mutex_);
