@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "operator/core/decide.h"
@@ -179,7 +180,8 @@ core::Fit KubeBackend::FitOf(const JobRecord& job, const core::Observed& observe
   }
   fit = std::move(seen.fit);
   const std::string head = waiting_.head();
-  const auto head_wait = waiting_.HeadWait() == nullptr ? core::RoomQueue::Wait() : *waiting_.HeadWait();
+  // What follows changes the need of this job only, so others need no copy.
+  const auto head_wait = head == name ? std::optional(*waiting_.HeadWait()) : std::nullopt;
   if (const auto awaited = core::AwaitedRoom(observed, fit, now)) {
     core::RoomQueue::Wait wait;
     int32_t left = *awaited;
@@ -205,7 +207,7 @@ core::Fit KubeBackend::FitOf(const JobRecord& job, const core::Observed& observe
   }
   // A new head, or one that needs something else now, may be given room by others.
   if (const core::RoomQueue::Wait* next = waiting_.HeadWait();
-      next != nullptr && next->preempts && (waiting_.head() != head || *next != head_wait))
+      next != nullptr && next->preempts && (waiting_.head() != head || (head_wait && *next != *head_wait)))
     plan_due_ = true;
   return fit;
 }
