@@ -133,14 +133,14 @@ Status OfActivations(Stream stream, const engine::ModelConfig& config, Table& ta
     RM_ASSIGN(const auto scratch, Buffer<float>::Create(kernels::LayerNormBackwardScratch(rows, c)));
     RM_TRY(table.Add("LayerNorm, backward", 2 * layers + 1, 4 * narrow_bytes, 0, [&] {
       kernels::LayerNormBackward<T>(stream, rows, c, x.get(), y.get(), row.get(), mean.get(), rstd.get(),
-                                    true, z.get(), row_gradient.get(), row_gradient.get() + 4 * c,
-                                    scratch.get());
+                                    true, z.get(), row_gradient.get(), row_gradient.get() + 2 * c,
+                                    row_gradient.get() + 4 * c, scratch.get());
     }));
   }
   {
     RM_ASSIGN(const auto scratch, Buffer<float>::Create(kernels::ColumnSumsScratch(rows, 4 * c)));
-    RM_TRY(table.Add("gradients of biases", layers, 9 * narrow_bytes, 0, [&] {
-      for (const int64_t columns : {c, 4 * c, c, 3 * c})
+    RM_TRY(table.Add("gradients of biases", layers, 7 * narrow_bytes, 0, [&] {
+      for (const int64_t columns : {4 * c, 3 * c})
         kernels::ColumnSums<T>(stream, rows, columns, x.get(), row_gradient.get(), scratch.get());
     }));
   }

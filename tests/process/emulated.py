@@ -7,6 +7,7 @@ import pathlib
 import re
 import shutil
 import signal
+import subprocess
 import tempfile
 
 import harness
@@ -21,6 +22,18 @@ def expect(good, what):
     if not good:
         failures.append(what)
         print(f"    FAILED: {what}")
+
+
+def no_gpu(folder):
+    """Returns None where this machine has a GPU that the binaries in the folder can use; otherwise prints the reason and
+    returns the exit code of the test: 77, or 1 when the reason is in what was built."""
+    devices = subprocess.run([folder / "ringmaster", "devices"], capture_output=True, text=True, check=False)
+    if "(no GPU: " not in devices.stdout:
+        return None
+    reason = devices.stdout[devices.stdout.index("(no GPU: "):].splitlines()[0]
+    broken = any(words in reason for words in ("does not exist", "another build", "cannot be loaded"))
+    print(f"{'FAILED' if broken else 'skipped'}: {reason}")
+    return 1 if broken else 77
 
 
 def write_job(path, data, steps, workers, device, minimum=1, extra="", spec="", slots=1):

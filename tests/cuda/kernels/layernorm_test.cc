@@ -104,15 +104,18 @@ TYPED_TEST(LayerNorm, BackwardOfEveryWidth) {
       const std::vector<float> before = RandomIn<T>(width + 2, rows * width);
       const std::vector<float> gamma = RandomFloats(2, width);
       const Normed normed = Reference(rows, width, x, gamma, gamma);
-      const auto [dx, d_gamma, d_beta] = InAllOrders([&] {
+      const bool with_sums = rows != 1;
+      const auto [dx, d_gamma, d_beta, dx_sums] = InAllOrders([&] {
         const Guarded<T> in(As<T>(x)), d(As<T>(dy));
         const Guarded<float> g(gamma), m(normed.mean), s(normed.rstd);
         Guarded<T> to(As<T>(before));
-        Guarded<float> to_gamma(gamma.size()), to_beta(gamma.size());
+        Guarded<float> to_gamma(gamma.size()), to_beta(gamma.size()), to_sums(gamma.size());
         Guarded<float> scratch(static_cast<size_t>(LayerNormBackwardScratch(rows, width)));
         LayerNormBackward(kStream, rows, width, d.get(), in.get(), g.get(), m.get(), s.get(), accumulate,
-                          to.get(), to_gamma.get(), to_beta.get(), scratch.get());
-        return std::tuple(to.values(), to_gamma.values(), to_beta.values());
+                          to.get(), to_gamma.get(), to_beta.get(), with_sums ? to_sums.get() : nullptr,
+                          scratch.get());
+        return std::tuple(to.values(), to_gamma.values(), to_beta.values(),
+                          with_sums ? to_sums.values() : std::vector<float>());
       });
       std::vector<float> want = accumulate ? before : std::vector<float>(x.size());
       reference::LayerNormBackward(rows, width, dy.data(), x.data(), gamma.data(), normed.mean.data(),
@@ -125,6 +128,11 @@ TYPED_TEST(LayerNorm, BackwardOfEveryWidth) {
                                          normed.rstd.data(), want_gamma.data(), want_beta.data());
       ExpectNear(d_gamma, want_gamma, 5e-5f, 1e-5f);
       ExpectNear(d_beta, want_beta, 2e-5f, 1e-5f);
+      if (!with_sums) continue;
+      std::vector<float> want_sums(gamma.size());
+      const std::vector<float> stored = Floats(dx);
+      for (size_t i = 0; i < stored.size(); ++i) want_sums[i % gamma.size()] += stored[i];
+      ExpectNear(dx_sums, want_sums, width < 4 ? 1e-2f : 1e-4f, 1e-5f);
     }
   }
 }

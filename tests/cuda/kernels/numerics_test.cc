@@ -129,7 +129,7 @@ TEST(Norm, HasTheBitsOfTheCpuForEveryLength) {
   std::vector<float> infinite(2000, 1.0f);
   infinite[1500] = std::numeric_limits<float>::infinity();
   const Guarded<float> in(infinite);
-  Guarded<double> result(1), scratch(2);
+  Guarded<double> result(1), scratch(static_cast<size_t>(NormScratch(2000)));
   Norm(kStream, 2000, in.get(), result.get(), scratch.get());
   EXPECT_TRUE(std::isinf(result.values()[0]));
 }
@@ -151,7 +151,7 @@ TEST(Subnormals, AreKeptAsOnTheCpu) {
       const Guarded<float> in(grads);
       Guarded<int32_t> s(grads.size()), m(2);
       Guarded<float> out(grads.size());
-      Guarded<double> result(1), scratch(2);
+      Guarded<double> result(1), scratch(static_cast<size_t>(NormScratch(2 * kBlock)));
       Accumulate(kStream, 2, in.get(), 2 * kBlock, e.get(), 30, 1, true, s.get(), m.get());
       Decode(kStream, 2, s.get(), e.get(), 30, 1, 1.0 / 64, out.get());
       Norm(kStream, 2 * kBlock, in.get(), result.get(), scratch.get());

@@ -36,6 +36,12 @@ std::string NcclHostId() {
   return said != nullptr ? said : HostId();
 }
 
+// NCCL reads its numbers with strtoll.
+bool MayShareGpu() {
+  const char* const said = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+  return said != nullptr && std::strtoll(said, nullptr, 0) != 0;
+}
+
 nccl::EventQuery RecordCudaEvent(Stream stream) {
   Result<Event> event = Event::Create();
   if (!event.ok()) return [error = event.error()]() -> Result<bool> { return error; };
@@ -70,6 +76,7 @@ Result<std::unique_ptr<Collectives>> Collectives::Create(const DeviceProperties&
   options.gpu = gpu.uuid;
   options.bus = gpu.pci;
   options.host_id = NcclHostId();
+  options.shares_gpu = MayShareGpu();
   options.communicator.record_event = RecordCudaEvent;
   options.communicator.exit_process = ExitProcess;
   RM_ASSIGN(made->domain_, nccl::Domain::Create(api.ok() ? *api : nccl::Api{}, std::move(options)));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <utility>
 
 #include "base/check.h"
 #include "base/subnormals.h"
@@ -122,11 +123,13 @@ double Norm(std::span<const float> values) {
   const Kernels& kernels = AvailableKernels().front();
   const KeepSubnormals keep;
   double sum = 0;
+  double group = 0;
   for (size_t at = 0; at < values.size(); at += kBlock) {
-    sum += kernels.sum_squares(values.data() + at,
-                               static_cast<int64_t>(std::min<size_t>(kBlock, values.size() - at)));
+    group += kernels.sum_squares(values.data() + at,
+                                 static_cast<int64_t>(std::min<size_t>(kBlock, values.size() - at)));
+    if ((at / kBlock + 1) % kNormGroup == 0) sum += std::exchange(group, 0.0);
   }
-  return std::sqrt(sum);
+  return std::sqrt(sum + group);
 }
 
 double OrderedSum(std::span<const double> values) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <vector>
 
 #include "base/check.h"
 #include "base/subnormals.h"
@@ -67,7 +68,7 @@ void DecodeReference(std::span<const int32_t> sums, std::span<const int32_t> exp
 
 double NormReference(std::span<const float> values) {
   const KeepSubnormals keep;
-  double sum = 0;
+  std::vector<double> groups((values.size() + kNormGroup * kBlock - 1) / (kNormGroup * kBlock));
   for (size_t at = 0; at < values.size(); at += kBlock) {
     std::array<double, 16> lanes{};
     const size_t end = std::min<size_t>(at + kBlock, values.size());
@@ -75,8 +76,10 @@ double NormReference(std::span<const float> values) {
     for (size_t half = 8; half > 0; half /= 2) {
       for (size_t lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
     }
-    sum += lanes[0];
+    groups[at / (kNormGroup * kBlock)] += lanes[0];
   }
+  double sum = 0;
+  for (const double group : groups) sum += group;
   return std::sqrt(sum);
 }
 

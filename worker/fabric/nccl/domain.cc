@@ -66,6 +66,7 @@ Result<std::unique_ptr<DeviceCommunicator>> Domain::Connect(Communicator* host,
   own.host = DigestOf(options_.host_id);
   own.nccl_memory = all_nccl_memory_ ? 1 : 0;
   own.version = api_.version;
+  own.shares_gpu = options_.shares_gpu && api_.version >= kSharesGpuVersion ? 1 : 0;
   if (reusability != ManagedCommunicator::Reusability::kNone) {
     own.parent = generation_;
     own.parent_rank = rank_;

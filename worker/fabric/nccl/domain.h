@@ -36,6 +36,7 @@ struct DomainOptions {
   std::string gpu;      // UUID of this process's GPU
   std::string bus;      // PCI address of that GPU; all instances (MIG) of one GPU share it
   std::string host_id;  // equal where NCCL sees one machine
+  bool shares_gpu = false;  // the user set NCCL_MULTI_RANK_GPU_ENABLE
 };
 
 class Domain {

@@ -77,8 +77,10 @@ Result<Plan> MakePlan(std::span<const MemberInfo> members) {
   }
   std::map<Digest, size_t> owner;
   // NCCL refuses ranks whose host and PCI address are equal (2.30.7 compares the UUID of the whole GPU
-  // instead). Since 2.30 a setting of the user lets instances pass (NCCL_MULTI_RANK_GPU_ENABLE), which NVIDIA
-  // calls experimental and says may hang.
+  // instead), unless the user sets NCCL_MULTI_RANK_GPU_ENABLE for all, which NVIDIA calls experimental and
+  // says may hang.
+  const bool may_share =
+      std::ranges::all_of(members, [](const MemberInfo& member) { return member.shares_gpu != 0; });
   std::map<std::pair<Digest, Digest>, size_t> owner_of_place;
   for (size_t rank = 0; rank < members.size(); ++rank) {
     const MemberInfo& member = members[rank];
@@ -91,12 +93,13 @@ Result<Plan> MakePlan(std::span<const MemberInfo> members) {
       return Error{Code::kInvalid,
                    fmt::format("rank 0 has NCCL {} and rank {} has {}: use one image for all workers",
                                VersionName(members[0].version), rank, VersionName(member.version))};
-    if (const auto [other, is_new] = owner.try_emplace(member.gpu, rank); !is_new) {
+    if (const auto [other, is_new] = owner.try_emplace(member.gpu, rank); !is_new && !may_share) {
       plan.method = Plan::Method::kNone;
       plan.why_none = fmt::format("ranks {} and {} share a GPU, which NCCL refuses", other->second, rank);
       return plan;
     }
-    if (const auto [other, is_new] = owner_of_place.try_emplace({member.host, member.bus}, rank); !is_new) {
+    if (const auto [other, is_new] = owner_of_place.try_emplace({member.host, member.bus}, rank);
+        !is_new && !may_share) {
       plan.method = Plan::Method::kNone;
       plan.why_none = fmt::format("ranks {} and {} have instances (MIG) of one GPU, which NCCL refuses",
                                   other->second, rank);

@@ -121,6 +121,19 @@ TEST(NcclPlan, UnsupportedGroups) {
   EXPECT_FALSE(MakePlan(members)->one_host);
 }
 
+TEST(NcclPlan, MembersShareAGpuWhereTheUserSaysSoForAll) {
+  std::vector<MemberInfo> members = Members(3);
+  for (MemberInfo& member : members) {
+    member.parent = 0;
+    member.gpu = members[0].gpu;
+    member.bus = members[0].bus;
+    member.shares_gpu = 1;
+  }
+  EXPECT_EQ(MakePlan(members)->method, Plan::Method::kInit);
+  members[1].shares_gpu = 0;
+  EXPECT_EQ(MakePlan(members)->method, Plan::Method::kNone) << "rank 1 would refuse";
+}
+
 TEST(NcclPlan, MemoryIsRegisteredEverywhereOrNowhere) {
   std::vector<MemberInfo> members = Members(3);
   for (MemberInfo& member : members) member.nccl_memory = 1;

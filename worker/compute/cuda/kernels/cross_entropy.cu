@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // One block per row. The first pass computes the largest logit and the sum of exponentials together (online
-// softmax, Milakov and Gimelshein 2018); the second one writes the gradient.
+// softmax, Milakov and Gimelshein 2018); the second one writes the gradient. A row that fits is kept in shared
+// memory in between.
 #include "worker/compute/cuda/kernels/cross_entropy.h"
 
 #include "worker/compute/cuda/kernels/vector.h"
@@ -11,6 +12,9 @@ namespace ringmaster::cuda::kernels {
 namespace {
 
 constexpr float kLowest = -3.4e38f;
+constexpr float kLog2OfE = 1.4426950408889634f;
+// Of a row that is kept: sm_86 has the least shared memory per block, 99 KiB, of which other arrays need some.
+constexpr int64_t kMostKeptBytes = 99 * 1024 - 512;
 constexpr int kMostWarps = 16;
 constexpr int64_t kClassesPerWarp = 512;
 
@@ -21,19 +25,24 @@ struct Partial {
   int64_t at = INT64_MAX;
 };
 
+// Returns e^x for x <= 0. Its error is that of rounding x * log2(e): less than 2e-6 of the result down to
+// x = -20, where the result is 2e-9.
+__device__ __forceinline__ float ExpOfNegative(float x) { return exp2f(x * kLog2OfE); }
+
 __device__ __forceinline__ void Merge(Partial* into, const Partial& other) {
   const float top = into->top > other.top ? into->top : other.top;
-  into->sum = into->sum * expf(into->top - top) + other.sum * expf(other.top - top);
+  into->sum = into->sum * ExpOfNegative(into->top - top) + other.sum * ExpOfNegative(other.top - top);
   if (other.top > into->top || (other.top == into->top && other.at < into->at)) into->at = other.at;
   into->top = top;
 }
 
-template <int kCount, bool kGradient, class T>
+template <int kCount, bool kGradient, bool kKeeps, class T>
 __global__ void CrossEntropyKernel(int64_t classes, int64_t stride, T* logits, const int32_t* targets,
                                    const float* weights, float* losses, uint8_t* hits) {
   RM_SHARED(float, tops, kMostWarps);
   RM_SHARED(float, sums, kMostWarps);
   RM_SHARED(int64_t, places, kMostWarps);
+  RM_DYNAMIC_SHARED(T, kept);
   const int64_t row = blockIdx.x;
   T* const x = logits + row * stride;
   const int32_t target = targets[row];
@@ -56,6 +65,7 @@ __global__ void CrossEntropyKernel(int64_t classes, int64_t stride, T* logits, c
   for (int64_t c = first; c < classes; c += step) {
     float v[kCount];
     Load(x + c, v);
+    if constexpr (kKeeps) Store(kept + c, v);  // exact: the numbers were of type T
     float top = mine.top;
     RM_UNROLL
     for (int j = 0; j < kCount; ++j) {
@@ -64,10 +74,10 @@ __global__ void CrossEntropyKernel(int64_t classes, int64_t stride, T* logits, c
         mine.at = c + j;
       }
     }
-    mine.sum *= expf(mine.top - top);
+    if (top > mine.top) mine.sum *= ExpOfNegative(mine.top - top);
     mine.top = top;
     RM_UNROLL
-    for (int j = 0; j < kCount; ++j) mine.sum += c + j < classes ? expf(v[j] - top) : 0.0f;
+    for (int j = 0; j < kCount; ++j) mine.sum += c + j < classes ? ExpOfNegative(v[j] - top) : 0.0f;
   }
   RM_UNROLL
   for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) {
@@ -94,11 +104,16 @@ __global__ void CrossEntropyKernel(int64_t classes, int64_t stride, T* logits, c
     const float weight = weights[row];
     const float factor = weight / all.sum;
     for (int64_t c = first; c < stride; c += step) {
-      float v[kCount];
-      Load(x + c, v);
+      float v[kCount] = {};
+      // A thread reads what it has kept.
+      if (!kKeeps) {
+        Load(x + c, v);
+      } else if (c < classes) {
+        Load(kept + c, v);
+      }
       RM_UNROLL
       for (int j = 0; j < kCount; ++j) {
-        const float part = expf(v[j] - all.top) * factor;
+        const float part = ExpOfNegative(v[j] - all.top) * factor;
         v[j] = c + j >= classes ? 0.0f : c + j == target ? part - weight : part;
       }
       Store(x + c, v);
@@ -111,10 +126,13 @@ void LaunchCrossEntropy(Stream stream, int64_t rows, int64_t classes, int64_t st
                         const int32_t* targets, const float* weights, float* losses, uint8_t* hits) {
   unsigned warps = 1;
   while (warps < kMostWarps && warps * kClassesPerWarp < classes) warps *= 2;
-  const auto kernel =
-      Aligned(stride, logits) ? CrossEntropyKernel<kPack, kGradient, T> : CrossEntropyKernel<1, kGradient, T>;
-  Launch(kernel, static_cast<unsigned>(rows), dim3(kWarp, warps), 0, stream, classes, stride, logits, targets,
-         weights, losses, hits);
+  const auto bytes = stride * static_cast<int64_t>(sizeof(T));
+  const bool keeps = kGradient && Aligned(stride, logits) && bytes <= kMostKeptBytes;
+  const auto kernel = keeps                      ? CrossEntropyKernel<kPack, kGradient, kGradient, T>
+                      : Aligned(stride, logits) ? CrossEntropyKernel<kPack, kGradient, false, T>
+                                                : CrossEntropyKernel<1, kGradient, false, T>;
+  Launch(kernel, static_cast<unsigned>(rows), dim3(kWarp, warps), keeps ? static_cast<size_t>(bytes) : 0, stream,
+         classes, stride, logits, targets, weights, losses, hits);
 }
 
 constexpr int kSampleWarps = 8;

@@ -3,6 +3,8 @@
 // One warp per row. Values that it reads twice come from the first-level cache the second time.
 #include "worker/compute/cuda/kernels/layernorm.h"
 
+#include <algorithm>
+
 #include "worker/compute/cuda/kernels/column_sums.h"
 #include "worker/compute/cuda/kernels/vector.h"
 #include "worker/compute/cuda/kernels/warp.h"
@@ -159,8 +161,132 @@ __global__ void LayerNormBackwardKernel(int64_t rows, int64_t width, const T* dy
   }
 }
 
-// Returns the number of blocks of the kernel above. It determines the order of the sums, so it depends on
-// the shape only.
+// Sums of a warp over its rows: lane l holds columns 256 k + 8 l of chunk k.
+template <int kChunks>
+using NarrowSums = float[kChunks][kPack];
+
+// Adds the warps of a block in order, and writes a row of `partial`, shape (width).
+template <int kChunks>
+__device__ __forceinline__ void FoldWarps(const NarrowSums<kChunks>& sums, int64_t width, float* shared,
+                                          float* partial) {
+  constexpr int kColumns = kChunks * kWarp * kPack;
+  __syncthreads();
+  RM_UNROLL
+  for (int k = 0; k < kChunks; ++k)
+    Store(shared + threadIdx.y * kColumns + (k * kWarp + threadIdx.x) * kPack, sums[k]);
+  __syncthreads();
+  for (int64_t c = threadIdx.y * kWarp + threadIdx.x; c < width; c += kNormWarps * kWarp) {
+    float total = 0;
+    RM_UNROLL
+    for (int w = 0; w < kNormWarps; ++w) total += shared[w * kColumns + c];
+    partial[c] = total;
+  }
+}
+
+// The same as above for narrow rows, whose sums stay in registers, and with the sums of dx: `partial` has shape
+// (gridDim.x, 3, width), or (gridDim.x, 2, width) without kDxSums.
+template <int kChunks, bool kDxSums, class T>
+__global__ void __launch_bounds__(kWarp* kNormWarps, kChunks <= 3 ? 2 : 1)
+    NarrowNormBackwardKernel(int64_t rows, int64_t width, const T* dy, const T* x, const float* gamma,
+                             const float* mean, const float* rstd, bool accumulate, T* dx, float* partial) {
+  RM_SHARED(float, shared, kNormWarps* kChunks* kWarp* kPack);
+  NarrowSums<kChunks> d_gamma = {};
+  NarrowSums<kChunks> d_beta = {};
+  NarrowSums<kChunks> dx_sums = {};
+  const float share = 1.0f / static_cast<float>(width);
+  const int64_t step = static_cast<int64_t>(gridDim.x) * kNormWarps;
+  for (int64_t row = static_cast<int64_t>(blockIdx.x) * kNormWarps + threadIdx.y; row < rows; row += step) {
+    const float average = mean[row];
+    const float inverse = rstd[row];
+    float sum = 0;
+    float dot = 0;
+    RM_UNROLL
+    for (int k = 0; k < kChunks; ++k) {
+      const int64_t c = (k * kWarp + static_cast<int>(threadIdx.x)) * kPack;
+      if (c >= width) continue;
+      float d[kPack];
+      float v[kPack];
+      float g[kPack];
+      Load(dy + row * width + c, d);
+      Load(x + row * width + c, v);
+      Load(gamma + c, g);
+      RM_UNROLL
+      for (int j = 0; j < kPack; ++j) {
+        const float normal = (v[j] - average) * inverse;
+        sum += d[j] * g[j];
+        dot += d[j] * g[j] * normal;
+        d_gamma[k][j] += d[j] * normal;
+        d_beta[k][j] += d[j];
+      }
+    }
+    const float sum_mean = WarpSum(sum) * share;
+    const float dot_mean = WarpSum(dot) * share;
+    RM_UNROLL
+    for (int k = 0; k < kChunks; ++k) {
+      const int64_t c = (k * kWarp + static_cast<int>(threadIdx.x)) * kPack;
+      if (c >= width) continue;
+      float d[kPack];
+      float v[kPack];
+      float g[kPack];
+      float to[kPack] = {};
+      Load(dy + row * width + c, d);
+      Load(x + row * width + c, v);
+      Load(gamma + c, g);
+      if (accumulate) Load(dx + row * width + c, to);
+      RM_UNROLL
+      for (int j = 0; j < kPack; ++j) {
+        const float normal = (v[j] - average) * inverse;
+        to[j] += (d[j] * g[j] - sum_mean - normal * dot_mean) * inverse;
+      }
+      Store(dx + row * width + c, to);
+      RM_UNROLL
+      for (int j = 0; kDxSums && j < kPack; ++j) dx_sums[k][j] += ToFloat(FromFloat<T>(to[j]));
+    }
+  }
+  float* const mine = partial + static_cast<int64_t>(blockIdx.x) * (kDxSums ? 3 : 2) * width;
+  FoldWarps<kChunks>(d_gamma, width, shared, mine);
+  FoldWarps<kChunks>(d_beta, width, shared, mine + width);
+  if constexpr (kDxSums) FoldWarps<kChunks>(dx_sums, width, shared, mine + 2 * width);
+}
+
+constexpr int kFoldWarps = 32;
+
+// to[a][c] = the sum over blocks of partial[block][a][c], shape (blocks, gridDim.y, width): its warps take
+// blocks in turn, and their sums are added in order.
+__global__ void FoldBlocksKernel(int64_t blocks, int64_t width, const float* partial, float* first,
+                                 float* second, float* third) {
+  RM_SHARED(float, shared, kFoldWarps* kWarp);
+  const int64_t c = static_cast<int64_t>(blockIdx.x) * kWarp + threadIdx.x;
+  const int64_t stride = gridDim.y * width;
+  float total = 0;
+  if (c < width) {
+    for (int64_t b = threadIdx.y; b < blocks; b += kFoldWarps)
+      total += partial[b * stride + blockIdx.y * width + c];
+  }
+  shared[threadIdx.y * kWarp + threadIdx.x] = total;
+  __syncthreads();
+  if (threadIdx.y != 0 || c >= width) return;
+  float sum = 0;
+  RM_UNROLL
+  for (int w = 0; w < kFoldWarps; ++w) sum += shared[w * kWarp + threadIdx.x];
+  (blockIdx.y == 0 ? first : blockIdx.y == 1 ? second : third)[c] = sum;
+}
+
+// The largest width of the kernel above, whose sums are in registers.
+constexpr int kMostChunks = 4;
+constexpr int64_t kNarrowWidth = kMostChunks * kWarp * kPack;
+
+template <bool kDxSums, class T>
+auto NarrowKernel(int64_t width) {
+  constexpr int64_t kChunk = kWarp * kPack;
+  return width <= kChunk       ? NarrowNormBackwardKernel<1, kDxSums, T>
+         : width <= 2 * kChunk ? NarrowNormBackwardKernel<2, kDxSums, T>
+         : width <= 3 * kChunk ? NarrowNormBackwardKernel<3, kDxSums, T>
+                               : NarrowNormBackwardKernel<kMostChunks, kDxSums, T>;
+}
+
+// Returns the number of blocks of both kernels. It determines the order of the sums, so it depends on the
+// shape only.
 constexpr int64_t kRowsPerNormBlock = 64;
 constexpr int64_t kMostNormBlocks = 256;
 int64_t NormBlocks(int64_t rows) {
@@ -209,14 +335,23 @@ void ResidualLayerNormForward(Stream stream, int64_t rows, int64_t width, const 
 
 int64_t LayerNormBackwardScratch(int64_t rows, int64_t width) {
   const int64_t blocks = NormBlocks(rows);
-  return blocks * 2 * width + SumColumnsScratch(blocks, width);
+  const int64_t wide = blocks * 2 * width + SumColumnsScratch(blocks, width);
+  return std::max({wide, blocks * 3 * width, SumColumnsScratch(rows, width)});
 }
 
 template <class T>
 void LayerNormBackward(Stream stream, int64_t rows, int64_t width, const T* dy, const T* x,
                        const float* gamma, const float* mean, const float* rstd, bool accumulate, T* dx,
-                       float* d_gamma, float* d_beta, float* scratch) {
+                       float* d_gamma, float* d_beta, float* dx_sums, float* scratch) {
   const int64_t blocks = NormBlocks(rows);
+  if (width <= kNarrowWidth && Aligned(width, dy, x, gamma, dx)) {
+    const auto kernel = dx_sums != nullptr ? NarrowKernel<true, T>(width) : NarrowKernel<false, T>(width);
+    Launch(kernel, static_cast<unsigned>(blocks), dim3(kWarp, kNormWarps), 0, stream, rows, width, dy, x, gamma,
+           mean, rstd, accumulate, dx, scratch);
+    Launch(FoldBlocksKernel, dim3(Cover(width, kWarp), dx_sums != nullptr ? 3 : 2), dim3(kWarp, kFoldWarps), 0,
+           stream, blocks, width, scratch, d_gamma, d_beta, dx_sums);
+    return;
+  }
   const dim3 block(kWarp, static_cast<unsigned>(NormBackwardWarps(width)));
   const size_t shared_bytes = block.y * 2 * static_cast<size_t>(SumSlots(width)) * sizeof(float);
   const auto kernel =
@@ -227,6 +362,7 @@ void LayerNormBackward(Stream stream, int64_t rows, int64_t width, const T* dy, 
   float* const more = scratch + blocks * 2 * width;
   SumColumns(stream, blocks, width, 2 * width, partial, d_gamma, more);
   SumColumns(stream, blocks, width, 2 * width, partial + width, d_beta, more);
+  if (dx_sums != nullptr) SumColumns(stream, rows, width, width, static_cast<const T*>(dx), dx_sums, scratch);
 }
 
 #define RM_INSTANTIATE(T)                                                                                    \
@@ -235,7 +371,7 @@ void LayerNormBackward(Stream stream, int64_t rows, int64_t width, const T* dy, 
   template void ResidualLayerNormForward(Stream, int64_t, int64_t, const T*, const T*, const float*,         \
                                          const float*, const float*, T*, T*, float*, float*);                \
   template void LayerNormBackward(Stream, int64_t, int64_t, const T*, const T*, const float*, const float*,  \
-                                  const float*, bool, T*, float*, float*, float*);
+                                  const float*, bool, T*, float*, float*, float*, float*);
 RM_INSTANTIATE(float)
 RM_INSTANTIATE(Bf16)
 #undef RM_INSTANTIATE

@@ -158,15 +158,19 @@ __global__ void BlockSquaresKernel(int64_t count, const float* values, double* s
   if (threadIdx.x % kSquareLanes == 0 && begin < count) squares[block] = sum;
 }
 
-constexpr int kOrderedThreads = 256;
+constexpr int kOrderedThreads = static_cast<int>(numerics::kNormGroup);
 
-// *norm = the square root of the sum in index order. One block loads the values; one thread adds them.
-__global__ void OrderedRootKernel(int64_t n, const double* squares, double* norm) {
+// sums[b] = the sum in index order of group b of kOrderedThreads values; with kRoot, the square root of the
+// sum of all of them. A block loads values; one thread adds them.
+template <bool kRoot>
+__global__ void OrderedSumKernel(int64_t n, const double* values, double* sums) {
   RM_SHARED(double, tile, kOrderedThreads);
   const auto thread = static_cast<int>(threadIdx.x);
   double sum = 0;
-  for (int64_t begin = 0; begin < n; begin += kOrderedThreads) {
-    tile[thread] = begin + thread < n ? squares[begin + thread] : 0.0;
+  const int64_t first = kRoot ? 0 : static_cast<int64_t>(blockIdx.x) * kOrderedThreads;
+  const int64_t end = kRoot ? n : first + kOrderedThreads;
+  for (int64_t begin = first; begin < end; begin += kOrderedThreads) {
+    tile[thread] = begin + thread < n ? values[begin + thread] : 0.0;
     __syncthreads();
     if (thread == 0) {
       RM_UNROLL
@@ -175,7 +179,7 @@ __global__ void OrderedRootKernel(int64_t n, const double* squares, double* norm
     }
     __syncthreads();
   }
-  if (thread == 0) *norm = sqrt(sum);
+  if (thread == 0) sums[kRoot ? 0 : blockIdx.x] = kRoot ? sqrt(sum) : sum;
 }
 
 struct AddTo {
@@ -236,13 +240,19 @@ void Decode(Stream stream, int64_t blocks, const int32_t* sums, const int32_t* e
   for (int64_t n = 1; n < blocks; n *= 2) decode(n, 2 * n < blocks ? 2 * n : blocks);
 }
 
-int64_t NormScratch(int64_t count) { return (count + kBlock - 1) / kBlock; }
+int64_t NormScratch(int64_t count) {
+  const int64_t blocks = (count + kBlock - 1) / kBlock;
+  return blocks + (blocks + kOrderedThreads - 1) / kOrderedThreads;
+}
 
 void Norm(Stream stream, int64_t count, const float* values, double* norm, double* scratch) {
-  const int64_t blocks = NormScratch(count);
+  const int64_t blocks = (count + kBlock - 1) / kBlock;
   Launch(BlockSquaresKernel, Cover(blocks, kBlockWarps * (kWarp / kSquareLanes)), dim3(kWarp, kBlockWarps), 0,
          stream, count, values, scratch);
-  Launch(OrderedRootKernel, 1, kOrderedThreads, 0, stream, blocks, scratch, norm);
+  const unsigned groups = Cover(blocks, kOrderedThreads);
+  double* const sums = scratch + blocks;
+  Launch(OrderedSumKernel<false>, groups, kOrderedThreads, 0, stream, blocks, scratch, sums);
+  Launch(OrderedSumKernel<true>, 1, kOrderedThreads, 0, stream, static_cast<int64_t>(groups), sums, norm);
 }
 
 void AddFloats(Stream stream, int64_t count, const float* values, bool overwrite, float* sums) {

@@ -40,14 +40,18 @@ __device__ __forceinline__ void Load(const T* from, float (&to)[kCount]) {
   }
 }
 
-// Packs two numbers into a word, the first in the lower half.
+// Packs two numbers into a word, the first in the lower half. The instruction makes every NaN 0x7fff, whereas
+// RoundToBf16 keeps its sign and upper bits.
 __device__ __forceinline__ uint32_t PackBf16(float first, float second) {
 #if defined(__CUDA_ARCH__)
   uint32_t pair;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
   return pair;
 #else
-  return RoundToBf16(first).bits | static_cast<uint32_t>(RoundToBf16(second).bits) << 16;
+  constexpr uint32_t kNan = 0x7fff;
+  const uint32_t low = first != first ? kNan : RoundToBf16(first).bits;
+  const uint32_t high = second != second ? kNan : RoundToBf16(second).bits;
+  return low | high << 16;
 #endif
 }
 

@@ -73,7 +73,7 @@ void Gpt<T>::PlanGemms() {
   for (const Chunk& chunk : this->Chunks()) {
     this->Plan(HeadShape(chunk));
     this->Plan(HeadInputGradientShape(chunk));
-    this->Plan(HeadWeightGradientShape(chunk));
+    for (const Chunk& tokens : TokenRanges()) this->Plan(HeadWeightGradientShape(chunk, tokens));
   }
 }
 
@@ -99,11 +99,22 @@ GemmShape Gpt<T>::HeadInputGradientShape(const Chunk& chunk) const {
   return shape;
 }
 template <class T>
-GemmShape Gpt<T>::HeadWeightGradientShape(const Chunk& chunk) const {
-  GemmShape shape = Base::WeightGradientShape(chunk.rows, this->config_.vocabulary, C());
+GemmShape Gpt<T>::HeadWeightGradientShape(const Chunk& chunk, const Chunk& tokens) const {
+  GemmShape shape = Base::WeightGradientShape(chunk.rows, tokens.rows, C());
   shape.lda = this->LogitsStride();
   shape.accumulate = chunk.begin > 0;
   return shape;
+}
+
+template <class T>
+std::vector<typename Gpt<T>::Chunk> Gpt<T>::TokenRanges() const {
+  constexpr int64_t kFastTokens = 128;  // begins the second range at the alignment that cuBLASLt assumes
+  const int64_t all = this->config_.vocabulary;
+  const int64_t fast = all / kFastTokens * kFastTokens;
+  std::vector<Chunk> ranges;
+  if (fast > 0) ranges.push_back({0, fast});
+  if (fast < all) ranges.push_back({fast, all - fast});
+  return ranges;
 }
 
 template <class T>
@@ -114,6 +125,17 @@ typename Gpt<T>::Norm Gpt<T>::NormBefore(size_t i) {
 }
 
 template <class T>
+typename Gpt<T>::Norm Gpt<T>::NormInside(size_t i) {
+  BlockActivations& act = act_[i];
+  return {at_.blocks[i].ln2_g, at_.blocks[i].ln2_b, &act.mid, &act.ln2, &act.mean2, &act.rstd2};
+}
+
+template <class T>
+int64_t Gpt<T>::BiasBefore(size_t i) const {
+  return i == 0 ? kNoBias : at_.blocks[i - 1].mlp_proj_b;
+}
+
+template <class T>
 void Gpt<T>::AddAndNormalise(const T* residual, int64_t bias, const Norm& norm) {
   kernels::ResidualLayerNormForward(this->stream(), this->Rows(), C(), residual, std::as_const(narrow_).get(),
                                     this->Master(bias), this->Master(norm.gamma), this->Master(norm.beta),
@@ -121,7 +143,9 @@ void Gpt<T>::AddAndNormalise(const T* residual, int64_t bias, const Norm& norm) 
 }
 
 template <class T>
-void Gpt<T>::ForwardBlock(const engine::GptBlockTensors& at, BlockActivations& act, const Norm& next) {
+void Gpt<T>::ForwardBlock(size_t i) {
+  const engine::GptBlockTensors& at = at_.blocks[i];
+  BlockActivations& act = act_[i];
   const int64_t rows = this->Rows();
   const int64_t c = C();
   this->Multiply(Base::ForwardShape(rows, c, 3 * c, ForwardEpilogue(c, 3 * c)),
@@ -130,13 +154,13 @@ void Gpt<T>::ForwardBlock(const engine::GptBlockTensors& at, BlockActivations& a
                             {.qkv = act.qkv.get(), .out = act.att.get(), .lse = act.lse.get()});
   this->Multiply(Base::ForwardShape(rows, c, c, ForwardEpilogue(c, c)),
                  {act.att.get(), this->Operand(at.proj_w), narrow_.get()});
-  AddAndNormalise(act.in.get(), at.proj_b, {at.ln2_g, at.ln2_b, &act.mid, &act.ln2, &act.mean2, &act.rstd2});
+  AddAndNormalise(act.in.get(), at.proj_b, NormInside(i));
   this->Multiply(
       Base::ForwardShape(rows, c, 4 * c, ForwardEpilogue(c, 4 * c)),
       {act.ln2.get(), this->Operand(at.fc_w), act.gelu.get(), this->Operand(at.fc_b), act.fc.get()});
   this->Multiply(Base::ForwardShape(rows, 4 * c, c, ForwardEpilogue(4 * c, c)),
                  {act.gelu.get(), this->Operand(at.mlp_proj_w), narrow_.get()});
-  AddAndNormalise(act.mid.get(), at.mlp_proj_b, next);
+  AddAndNormalise(act.mid.get(), at.mlp_proj_b, NormBefore(i + 1));
 }
 
 template <class T>
@@ -151,7 +175,7 @@ Status Gpt<T>::Body(const std::atomic<bool>* cancel) {
                                  first.rstd->get());
   }));
   for (size_t i = 0; i < act_.size(); ++i)
-    RM_TRY(this->RunSegment(cancel, [&] { ForwardBlock(at_.blocks[i], act_[i], NormBefore(i + 1)); }));
+    RM_TRY(this->RunSegment(cancel, [&] { ForwardBlock(i); }));
   return Ok();
 }
 
@@ -164,58 +188,68 @@ template <class T>
 void Gpt<T>::HeadBackward(const Chunk& chunk, float* grads) {
   // The tied head. Its part of the gradient of the embedding is written first; the part of the embedding is
   // added last.
-  this->Multiply(HeadWeightGradientShape(chunk),
-                 {this->logits(), ln_f_.get() + chunk.begin * C(), grads + at_.wte});
+  for (const Chunk& tokens : TokenRanges())
+    this->Multiply(HeadWeightGradientShape(chunk, tokens),
+                   {this->logits() + tokens.begin, ln_f_.get() + chunk.begin * C(),
+                    grads + at_.wte + tokens.begin * C()});
   this->Multiply(HeadInputGradientShape(chunk),
                  {this->logits(), this->Operand(at_.wte), narrow_.get() + chunk.begin * C()});
 }
 
 template <class T>
-void Gpt<T>::Gradients(const T* x, int64_t in, const T* d, int64_t out, int64_t weight, int64_t bias,
-                       float* grads, T* dx, T* before_gelu) {
+void Gpt<T>::Gradients(const T* x, int64_t in, const T* d, int64_t out, int64_t weight, float* grads, T* dx,
+                       T* before_gelu) {
   const int64_t rows = this->Rows();
-  kernels::ColumnSums(this->stream(), rows, out, d, grads + bias, scratch_.get());
   this->Multiply(Base::WeightGradientShape(rows, in, out), {x, d, grads + weight});
   this->Multiply(Base::InputGradientShape(rows, in, out, BackwardEpilogue(in)),
                  {d, this->Operand(weight), dx, nullptr, before_gelu});
 }
 
 template <class T>
-void Gpt<T>::NormBackward(const T* x, const float* mean, const float* rstd, int64_t gamma, int64_t beta,
-                          bool accumulate, float* grads) {
-  kernels::LayerNormBackward<T>(this->stream(), this->Rows(), C(), narrow_.get(), x, this->Master(gamma),
-                                mean, rstd, accumulate, d_residual_.get(), grads + gamma, grads + beta,
-                                scratch_.get());
+void Gpt<T>::BiasGradient(const T* d, int64_t out, int64_t bias, float* grads) {
+  kernels::ColumnSums(this->stream(), this->Rows(), out, d, grads + bias, scratch_.get());
 }
 
 template <class T>
-void Gpt<T>::BackwardBlock(const engine::GptBlockTensors& at, BlockActivations& act, float* grads) {
+void Gpt<T>::NormBackward(const Norm& norm, int64_t bias, float* grads) {
+  const bool is_final = norm.gamma == at_.ln_f_g;
+  kernels::LayerNormBackward<T>(this->stream(), this->Rows(), C(), narrow_.get(), norm.in->get(),
+                                this->Master(norm.gamma), norm.mean->get(), norm.rstd->get(), !is_final,
+                                d_residual_.get(), grads + norm.gamma, grads + norm.beta,
+                                bias == kNoBias ? nullptr : grads + bias, scratch_.get());
+}
+
+template <class T>
+void Gpt<T>::BackwardBlock(size_t i, float* grads) {
+  const engine::GptBlockTensors& at = at_.blocks[i];
+  BlockActivations& act = act_[i];
   const int64_t c = C();
   T* const residual = d_residual_.get();
   T* const wide = d_wide_.get();
   T* const narrow = narrow_.get();
   // The MLP. d_residual_ is the gradient of the block's output.
-  Gradients(act.gelu.get(), 4 * c, residual, c, at.mlp_proj_w, at.mlp_proj_b, grads, wide, act.fc.get());
-  Gradients(act.ln2.get(), c, wide, 4 * c, at.fc_w, at.fc_b, grads, narrow);
-  NormBackward(act.mid.get(), act.mean2.get(), act.rstd2.get(), at.ln2_g, at.ln2_b, true, grads);
+  Gradients(act.gelu.get(), 4 * c, residual, c, at.mlp_proj_w, grads, wide, act.fc.get());
+  BiasGradient(wide, 4 * c, at.fc_b, grads);
+  Gradients(act.ln2.get(), c, wide, 4 * c, at.fc_w, grads, narrow);
+  NormBackward(NormInside(i), at.proj_b, grads);
   // Attention. d_residual_ is now the gradient of the residual stream between attention and MLP.
-  Gradients(act.att.get(), c, residual, c, at.proj_w, at.proj_b, grads, narrow);
+  Gradients(act.att.get(), c, residual, c, at.proj_w, grads, narrow);
   this->attention().Backward(
       this->stream(), problem_,
       {.qkv = act.qkv.get(), .out = act.att.get(), .lse = act.lse.get(), .d_out = narrow, .d_qkv = wide},
       scratch_.get());
-  Gradients(act.ln1.get(), c, wide, 3 * c, at.qkv_w, at.qkv_b, grads, narrow);
-  NormBackward(act.in.get(), act.mean1.get(), act.rstd1.get(), at.ln1_g, at.ln1_b, true, grads);
+  BiasGradient(wide, 3 * c, at.qkv_b, grads);
+  Gradients(act.ln1.get(), c, wide, 3 * c, at.qkv_w, grads, narrow);
+  NormBackward(NormBefore(i), BiasBefore(i), grads);
 }
 
 template <class T>
 Status Gpt<T>::BodyBackward(float* grads, engine::BucketNotifier& notifier, const std::atomic<bool>* cancel) {
-  RM_TRY(this->RunSegment(cancel, [&] {
-    NormBackward(out_.get(), mean_f_.get(), rstd_f_.get(), at_.ln_f_g, at_.ln_f_b, false, grads);
-  }));
+  RM_TRY(this->RunSegment(cancel,
+                          [&] { NormBackward(NormBefore(act_.size()), BiasBefore(act_.size()), grads); }));
   notifier.Final(at_.ln_f_end);
   for (size_t i = act_.size(); i-- > 0;) {
-    RM_TRY(this->RunSegment(cancel, [&] { BackwardBlock(at_.blocks[i], act_[i], grads); }));
+    RM_TRY(this->RunSegment(cancel, [&] { BackwardBlock(i, grads); }));
     notifier.Final(at_.blocks[i].end);
   }
   return this->RunSegment(cancel, [&] {

@@ -54,15 +54,22 @@ class Gpt final : public DeviceModel<T> {
 
   // Returns the first normalisation of block `i`, or the final one when `i` is the number of blocks.
   Norm NormBefore(size_t i);
+  Norm NormInside(size_t i);  // the second normalisation of block `i`
+  // Returns the bias that was added to the input of NormBefore(i), or kNoBias.
+  int64_t BiasBefore(size_t i) const;
   void AddAndNormalise(const T* residual, int64_t bias, const Norm& norm);
-  void ForwardBlock(const engine::GptBlockTensors& at, BlockActivations& act, const Norm& next);
-  void BackwardBlock(const engine::GptBlockTensors& at, BlockActivations& act, float* grads);
-  // For y = x W + b: writes the gradients of W and b at their offsets, and dx. When x = gelu(before_gelu),
-  // writes the gradient of before_gelu instead of dx.
-  void Gradients(const T* x, int64_t in, const T* d, int64_t out, int64_t weight, int64_t bias, float* grads,
-                 T* dx, T* before_gelu = nullptr);
-  void NormBackward(const T* x, const float* mean, const float* rstd, int64_t gamma, int64_t beta,
-                    bool accumulate, float* grads);
+  void ForwardBlock(size_t i);
+  void BackwardBlock(size_t i, float* grads);
+  // For y = x W: writes the gradient of W at its offset, and dx. When x = gelu(before_gelu), writes the
+  // gradient of before_gelu instead of dx.
+  void Gradients(const T* x, int64_t in, const T* d, int64_t out, int64_t weight, float* grads, T* dx,
+                 T* before_gelu = nullptr);
+  // Writes the gradient of a bias that was added to y, given the gradient of y.
+  void BiasGradient(const T* d, int64_t out, int64_t bias, float* grads);
+  // Adds the gradient of the residual stream `x` to d_residual_, or writes it when `norm` is the final one, and
+  // writes the gradients of `norm` and of the bias that was added to x; kNoBias: none was.
+  static constexpr int64_t kNoBias = -1;
+  void NormBackward(const Norm& norm, int64_t bias, float* grads);
 
   // The epilogues of the products with a block's weight, shape (in, out), which identifies the weight.
   // Results that are added to the residual stream get their bias in that pass.
@@ -76,7 +83,11 @@ class Gpt final : public DeviceModel<T> {
   }
   GemmShape HeadShape(const Chunk& chunk) const;
   GemmShape HeadInputGradientShape(const Chunk& chunk) const;
-  GemmShape HeadWeightGradientShape(const Chunk& chunk) const;
+  GemmShape HeadWeightGradientShape(const Chunk& chunk, const Chunk& tokens) const;
+  // The head's weight gradient is computed for these ranges of tokens: a multiple of kFastTokens, and the rest.
+  // cuBLASLt's kernels for Hopper accept no odd number of rows; its older ones took 1.7 times as long for the
+  // 50257 tokens of GPT-2 on an H200.
+  std::vector<Chunk> TokenRanges() const;
 
   int64_t C() const { return this->config_.width; }
   // Columns of the computed logits: bfloat16 weights have rows of zeros after the vocabulary.
