@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <iostream>
 #include <vector>
 
 #include "base/rng.h"
@@ -98,6 +99,35 @@ TEST_F(GemmOfDevice, AgreesWithSumsInDouble) {
         shape.out = DType::kBf16;
         Check<Bf16, Bf16>(shape, 5e-3);
       }
+}
+
+// The library's first choice has the epilogue in the product. Its GELU differs from that of the CPU by more
+// than rounding: tests of whole models allow for it.
+TEST_F(GemmOfDevice, ErrorOfTheFusedGelu) {
+  constexpr int64_t kRows = 64, kInner = 32, kColumns = 128;
+  const GemmShape shape{.m = kRows, .n = kColumns, .k = kInner, .epilogue = Epilogue::kBiasGelu};
+  const OwnedStream stream = OwnedStream::Create().value();
+  const auto gemm = Gemm::Create({.cache_folder = "", .candidates = 1}).value();
+  ASSERT_TRUE(gemm->Prepare(shape).ok());
+  const auto a = RandomValues<float>(1, kRows * kInner);
+  const auto b = RandomValues<float>(2, kInner * kColumns);
+  const auto bias = RandomValues<float>(3, kColumns);
+  const auto a_there = Uploaded(stream.get(), a);
+  const auto b_there = Uploaded(stream.get(), b);
+  const auto bias_there = Uploaded(stream.get(), bias);
+  const auto out = Buffer<float>::Create(kRows * kColumns).value();
+  const auto aux = Buffer<float>::Create(kRows * kColumns).value();
+  gemm->Run(stream.get(), shape, {a_there.get(), b_there.get(), out.get(), bias_there.get(), aux.get()});
+  const std::vector<float> got = Downloaded(stream.get(), out), before = Downloaded(stream.get(), aux);
+  double off = 0, size = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    const double want = Gelu(before[i]);
+    off += (got[i] - want) * (got[i] - want);
+    size += want * want;
+  }
+  const double distance = std::sqrt(off / size);
+  std::cout << "    relative distance " << distance << "\n";
+  EXPECT_LT(distance, 1e-5);
 }
 
 TEST_F(GemmOfDevice, EpiloguesAgree) {

@@ -44,6 +44,13 @@ std::string Describe(const DeviceProperties& properties) {
                      properties.driver / 1000, properties.driver % 1000 / 10);
 }
 
+// How many algorithms of a product are measured. Two runs that measure may choose differently, and then have
+// different bits; RINGMASTER_ALGORITHMS=library takes the library's first choice instead.
+int Candidates() {
+  const char* const said = std::getenv("RINGMASTER_ALGORITHMS");
+  return said != nullptr && std::string_view(said) == "library" ? 1 : Gemm::Config{}.candidates;
+}
+
 // Returns the folder that stores measured algorithms between runs; empty when the environment names none.
 std::string CacheFolder() {
   if (const char* const cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0')
@@ -76,7 +83,7 @@ class CudaDevice final : public device::Device {
 
   // What models and optimizers need: a program that only sums gradients does without.
   Status StartModels() {
-    RM_ASSIGN(gemm_, Gemm::Create({.cache_folder = CacheFolder()}));
+    RM_ASSIGN(gemm_, Gemm::Create({.cache_folder = CacheFolder(), .candidates = Candidates()}));
     RM_ASSIGN(attention_, Attention::Create({.cache_folder = CacheFolder()}, properties_));
     RM_ASSIGN(adamw_, Buffer<kernels::AdamWPair>::Create(1));
     RM_ASSIGN(host_adamw_, Pinned<kernels::AdamWPair>::Create(1));

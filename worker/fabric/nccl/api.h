@@ -67,7 +67,7 @@ struct Configuration {
 // NCCL encodes version 2.18.0 as 21800, and 2.28.9 as 22809.
 inline constexpr int kOldestVersion = 21800;
 inline constexpr int kSharesGpuVersion = 23000;  // the first that knows NCCL_MULTI_RANK_GPU_ENABLE
-std::string VersionName(int version);  // "2.28.9"
+std::string VersionName(int version);            // "2.28.9"
 
 // The functions of the last block are nullptr when the library is older than they are.
 struct Api {

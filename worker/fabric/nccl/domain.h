@@ -33,9 +33,9 @@ namespace ringmaster::fabric::nccl {
 
 struct DomainOptions {
   ManagedOptions communicator;
-  std::string gpu;      // UUID of this process's GPU
-  std::string bus;      // PCI address of that GPU; all instances (MIG) of one GPU share it
-  std::string host_id;  // equal where NCCL sees one machine
+  std::string gpu;          // UUID of this process's GPU
+  std::string bus;          // PCI address of that GPU; all instances (MIG) of one GPU share it
+  std::string host_id;      // equal where NCCL sees one machine
   bool shares_gpu = false;  // the user set NCCL_MULTI_RANK_GPU_ENABLE
 };
 

@@ -28,7 +28,7 @@ struct MemberInfo {
   uint64_t parent = 0;  // generation of the communicator that it has kept; 0: none
   int32_t parent_rank = 0;
   int32_t parent_world = 0;
-  int32_t version = 0;      // of its NCCL; 0: none
+  int32_t version = 0;     // of its NCCL; 0: none
   int16_t growable = 0;    // 1: its parent can grow, not only shrink
   int8_t nccl_memory = 0;  // 1: NCCL allocated all memory of its operations
   int8_t shares_gpu = 0;   // 1: NCCL_MULTI_RANK_GPU_ENABLE is set, and its NCCL knows that

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // One block per row. The first pass computes the largest logit and the sum of exponentials together (online
-// softmax, Milakov and Gimelshein 2018); the second one writes the gradient. A row that fits is kept in shared
-// memory in between.
+// softmax, Milakov and Gimelshein 2018); the second one writes the gradient. A row that fits is kept in
+// shared memory in between.
 #include "worker/compute/cuda/kernels/cross_entropy.h"
 
 #include "worker/compute/cuda/kernels/vector.h"
@@ -13,7 +13,8 @@ namespace {
 
 constexpr float kLowest = -3.4e38f;
 constexpr float kLog2OfE = 1.4426950408889634f;
-// Of a row that is kept: sm_86 has the least shared memory per block, 99 KiB, of which other arrays need some.
+// Of a row that is kept: sm_86 has the least shared memory per block, 99 KiB, of which other arrays need
+// some.
 constexpr int64_t kMostKeptBytes = 99 * 1024 - 512;
 constexpr int kMostWarps = 16;
 constexpr int64_t kClassesPerWarp = 512;
@@ -25,15 +26,33 @@ struct Partial {
   int64_t at = INT64_MAX;
 };
 
-// Returns e^x for x <= 0. Its error is that of rounding x * log2(e): less than 2e-6 of the result down to
-// x = -20, where the result is 2e-9.
-__device__ __forceinline__ float ExpOfNegative(float x) { return exp2f(x * kLog2OfE); }
-
+// Merges the state of another part of the row. Exponentials are computed as powers of two: 2^(a x - a top)
+// with a = log2(e), one instruction each.
 __device__ __forceinline__ void Merge(Partial* into, const Partial& other) {
   const float top = into->top > other.top ? into->top : other.top;
-  into->sum = into->sum * ExpOfNegative(into->top - top) + other.sum * ExpOfNegative(other.top - top);
+  into->sum =
+      into->sum * FastExp2((into->top - top) * kLog2OfE) + other.sum * FastExp2((other.top - top) * kLog2OfE);
   if (other.top > into->top || (other.top == into->top && other.at < into->at)) into->at = other.at;
   into->top = top;
+}
+
+// Adds `count` logits from class `first` on. Most packs have no new largest logit.
+template <int kCount>
+__device__ __forceinline__ void Add(Partial* into, const float (&v)[kCount], int64_t first, int count) {
+  float top = kLowest;
+  RM_UNROLL
+  for (int j = 0; j < kCount; ++j) top = j < count && v[j] > top ? v[j] : top;
+  if (top > into->top) {
+    into->sum *= FastExp2((into->top - top) * kLog2OfE);
+    into->top = top;
+    int at = kCount - 1;
+    RM_UNROLL
+    for (int j = kCount - 1; j >= 0; --j) at = j < count && v[j] == top ? j : at;
+    into->at = first + at;
+  }
+  const float shift = into->top * kLog2OfE;
+  RM_UNROLL
+  for (int j = 0; j < kCount; ++j) into->sum += j < count ? FastExp2(fmaf(v[j], kLog2OfE, -shift)) : 0.0f;
 }
 
 template <int kCount, bool kGradient, bool kKeeps, class T>
@@ -62,23 +81,15 @@ __global__ void CrossEntropyKernel(int64_t classes, int64_t stride, T* logits, c
     return;
   }
   Partial mine;
-  for (int64_t c = first; c < classes; c += step) {
+  const auto take = [&](int64_t c, int count) {
     float v[kCount];
     Load(x + c, v);
     if constexpr (kKeeps) Store(kept + c, v);  // exact: the numbers were of type T
-    float top = mine.top;
-    RM_UNROLL
-    for (int j = 0; j < kCount; ++j) {
-      if (c + j < classes && v[j] > top) {
-        top = v[j];
-        mine.at = c + j;
-      }
-    }
-    if (top > mine.top) mine.sum *= ExpOfNegative(mine.top - top);
-    mine.top = top;
-    RM_UNROLL
-    for (int j = 0; j < kCount; ++j) mine.sum += c + j < classes ? ExpOfNegative(v[j] - top) : 0.0f;
-  }
+    Add(&mine, v, c, count);
+  };
+  int64_t at = first;
+  for (; at + kCount <= classes; at += step) take(at, kCount);
+  if (at < classes) take(at, static_cast<int>(classes - at));
   RM_UNROLL
   for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) {
     Partial other;
@@ -103,18 +114,26 @@ __global__ void CrossEntropyKernel(int64_t classes, int64_t stride, T* logits, c
   if constexpr (kGradient) {
     const float weight = weights[row];
     const float factor = weight / all.sum;
+    const float shift = all.top * kLog2OfE;
+    const int64_t target_pack = target / kCount * kCount;
     for (int64_t c = first; c < stride; c += step) {
       float v[kCount] = {};
-      // A thread reads what it has kept.
-      if (!kKeeps) {
-        Load(x + c, v);
-      } else if (c < classes) {
-        Load(kept + c, v);
-      }
-      RM_UNROLL
-      for (int j = 0; j < kCount; ++j) {
-        const float part = ExpOfNegative(v[j] - all.top) * factor;
-        v[j] = c + j >= classes ? 0.0f : c + j == target ? part - weight : part;
+      if (c < classes) {
+        if (kKeeps) {
+          Load(kept + c, v);  // what this thread has kept
+        } else {
+          Load(x + c, v);
+        }
+        RM_UNROLL
+        for (int j = 0; j < kCount; ++j) v[j] = FastExp2(fmaf(v[j], kLog2OfE, -shift)) * factor;
+        if (c == target_pack) {
+          RM_UNROLL
+          for (int j = 0; j < kCount; ++j) v[j] -= c + j == target ? weight : 0.0f;
+        }
+        if (c + kCount > classes) {
+          RM_UNROLL
+          for (int j = 0; j < kCount; ++j) v[j] = c + j >= classes ? 0.0f : v[j];
+        }
       }
       Store(x + c, v);
     }
@@ -128,11 +147,11 @@ void LaunchCrossEntropy(Stream stream, int64_t rows, int64_t classes, int64_t st
   while (warps < kMostWarps && warps * kClassesPerWarp < classes) warps *= 2;
   const auto bytes = stride * static_cast<int64_t>(sizeof(T));
   const bool keeps = kGradient && Aligned(stride, logits) && bytes <= kMostKeptBytes;
-  const auto kernel = keeps                      ? CrossEntropyKernel<kPack, kGradient, kGradient, T>
+  const auto kernel = keeps                     ? CrossEntropyKernel<kPack, kGradient, kGradient, T>
                       : Aligned(stride, logits) ? CrossEntropyKernel<kPack, kGradient, false, T>
                                                 : CrossEntropyKernel<1, kGradient, false, T>;
-  Launch(kernel, static_cast<unsigned>(rows), dim3(kWarp, warps), keeps ? static_cast<size_t>(bytes) : 0, stream,
-         classes, stride, logits, targets, weights, losses, hits);
+  Launch(kernel, static_cast<unsigned>(rows), dim3(kWarp, warps), keeps ? static_cast<size_t>(bytes) : 0,
+         stream, classes, stride, logits, targets, weights, losses, hits);
 }
 
 constexpr int kSampleWarps = 8;

@@ -183,8 +183,8 @@ __device__ __forceinline__ void FoldWarps(const NarrowSums<kChunks>& sums, int64
   }
 }
 
-// The same as above for narrow rows, whose sums stay in registers, and with the sums of dx: `partial` has shape
-// (gridDim.x, 3, width), or (gridDim.x, 2, width) without kDxSums.
+// The same as above for narrow rows, whose sums stay in registers, and with the sums of dx: `partial` has
+// shape (gridDim.x, 3, width), or (gridDim.x, 2, width) without kDxSums.
 template <int kChunks, bool kDxSums, class T>
 __global__ void __launch_bounds__(kWarp* kNormWarps, kChunks <= 3 ? 2 : 1)
     NarrowNormBackwardKernel(int64_t rows, int64_t width, const T* dy, const T* x, const float* gamma,
@@ -196,6 +196,18 @@ __global__ void __launch_bounds__(kWarp* kNormWarps, kChunks <= 3 ? 2 : 1)
   const float share = 1.0f / static_cast<float>(width);
   const int64_t step = static_cast<int64_t>(gridDim.x) * kNormWarps;
   for (int64_t row = static_cast<int64_t>(blockIdx.x) * kNormWarps + threadIdx.y; row < rows; row += step) {
+    // All loads of a row are under way before the first use.
+    Pack<T> dy_row[kChunks];
+    Pack<T> x_row[kChunks];
+    Pack<T> dx_row[kChunks];
+    RM_UNROLL
+    for (int k = 0; k < kChunks; ++k) {
+      const int64_t c = (k * kWarp + static_cast<int>(threadIdx.x)) * kPack;
+      if (c >= width) continue;
+      dy_row[k] = LoadPack(dy + row * width + c);
+      x_row[k] = LoadPack(x + row * width + c);
+      if (accumulate) dx_row[k] = LoadPack(dx + row * width + c);
+    }
     const float average = mean[row];
     const float inverse = rstd[row];
     float sum = 0;
@@ -207,8 +219,8 @@ __global__ void __launch_bounds__(kWarp* kNormWarps, kChunks <= 3 ? 2 : 1)
       float d[kPack];
       float v[kPack];
       float g[kPack];
-      Load(dy + row * width + c, d);
-      Load(x + row * width + c, v);
+      Unpack(dy_row[k], d);
+      Unpack(x_row[k], v);
       Load(gamma + c, g);
       RM_UNROLL
       for (int j = 0; j < kPack; ++j) {
@@ -229,18 +241,18 @@ __global__ void __launch_bounds__(kWarp* kNormWarps, kChunks <= 3 ? 2 : 1)
       float v[kPack];
       float g[kPack];
       float to[kPack] = {};
-      Load(dy + row * width + c, d);
-      Load(x + row * width + c, v);
+      Unpack(dy_row[k], d);
+      Unpack(x_row[k], v);
       Load(gamma + c, g);
-      if (accumulate) Load(dx + row * width + c, to);
+      if (accumulate) Unpack(dx_row[k], to);
       RM_UNROLL
       for (int j = 0; j < kPack; ++j) {
         const float normal = (v[j] - average) * inverse;
         to[j] += (d[j] * g[j] - sum_mean - normal * dot_mean) * inverse;
       }
-      Store(dx + row * width + c, to);
+      StoreRounded(dx + row * width + c, to);
       RM_UNROLL
-      for (int j = 0; kDxSums && j < kPack; ++j) dx_sums[k][j] += ToFloat(FromFloat<T>(to[j]));
+      for (int j = 0; kDxSums && j < kPack; ++j) dx_sums[k][j] += to[j];
     }
   }
   float* const mine = partial + static_cast<int64_t>(blockIdx.x) * (kDxSums ? 3 : 2) * width;
@@ -346,10 +358,10 @@ void LayerNormBackward(Stream stream, int64_t rows, int64_t width, const T* dy, 
   const int64_t blocks = NormBlocks(rows);
   if (width <= kNarrowWidth && Aligned(width, dy, x, gamma, dx)) {
     const auto kernel = dx_sums != nullptr ? NarrowKernel<true, T>(width) : NarrowKernel<false, T>(width);
-    Launch(kernel, static_cast<unsigned>(blocks), dim3(kWarp, kNormWarps), 0, stream, rows, width, dy, x, gamma,
-           mean, rstd, accumulate, dx, scratch);
-    Launch(FoldBlocksKernel, dim3(Cover(width, kWarp), dx_sums != nullptr ? 3 : 2), dim3(kWarp, kFoldWarps), 0,
-           stream, blocks, width, scratch, d_gamma, d_beta, dx_sums);
+    Launch(kernel, static_cast<unsigned>(blocks), dim3(kWarp, kNormWarps), 0, stream, rows, width, dy, x,
+           gamma, mean, rstd, accumulate, dx, scratch);
+    Launch(FoldBlocksKernel, dim3(Cover(width, kWarp), dx_sums != nullptr ? 3 : 2), dim3(kWarp, kFoldWarps),
+           0, stream, blocks, width, scratch, d_gamma, d_beta, dx_sums);
     return;
   }
   const dim3 block(kWarp, static_cast<unsigned>(NormBackwardWarps(width)));

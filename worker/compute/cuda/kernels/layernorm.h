@@ -33,7 +33,8 @@ void ResidualLayerNormForward(Stream stream, int64_t rows, int64_t width, const 
 
 // dx = the gradient of x, or dx += it with `accumulate`. Overwrites d_gamma and d_beta, and dx_sums unless it
 // is null: the sums of dx over rows, which are the gradient of a bias that was added to x. Sums over rows run
-// in two stages with an order that depends on the shape only. `scratch` holds LayerNormBackwardScratch floats.
+// in two stages with an order that depends on the shape only. `scratch` holds LayerNormBackwardScratch
+// floats.
 int64_t LayerNormBackwardScratch(int64_t rows, int64_t width);
 template <class T>
 void LayerNormBackward(Stream stream, int64_t rows, int64_t width, const T* dy, const T* x,

@@ -13,6 +13,38 @@ namespace ringmaster::cuda::kernels {
 // Elements per access of a thread where memory is aligned: sixteen bytes of Bf16, thirty-two of float.
 inline constexpr int kPack = 8;
 
+// Eight elements as they are in memory, which need fewer registers than as floats.
+template <class T>
+struct Pack {
+  uint4 words[sizeof(T) / 2];
+};
+
+// REQUIRES: the address is a multiple of 16.
+template <class T>
+__device__ __forceinline__ Pack<T> LoadPack(const T* from) {
+  Pack<T> pack;
+  RM_UNROLL
+  for (unsigned i = 0; i < sizeof(T) / 2; ++i) pack.words[i] = reinterpret_cast<const uint4*>(from)[i];
+  return pack;
+}
+
+template <class T>
+__device__ __forceinline__ void Unpack(const Pack<T>& pack, float (&to)[kPack]) {
+  RM_UNROLL
+  for (unsigned i = 0; i < sizeof(T) / 2; ++i) {
+    const uint32_t words[4] = {pack.words[i].x, pack.words[i].y, pack.words[i].z, pack.words[i].w};
+    RM_UNROLL
+    for (unsigned j = 0; j < 4; ++j) {
+      if constexpr (sizeof(T) == 2) {
+        to[2 * j] = __uint_as_float(words[j] << 16);
+        to[2 * j + 1] = __uint_as_float(words[j] & 0xffff0000U);
+      } else {
+        to[4 * i + j] = __uint_as_float(words[j]);
+      }
+    }
+  }
+}
+
 // Loads 1, 4 (float) or 8 elements. REQUIRES: for more than one, the address is a multiple of 16.
 template <int kCount, class T>
 __device__ __forceinline__ void Load(const T* from, float (&to)[kCount]) {
@@ -52,6 +84,37 @@ __device__ __forceinline__ uint32_t PackBf16(float first, float second) {
   const uint32_t low = first != first ? kNan : RoundToBf16(first).bits;
   const uint32_t high = second != second ? kNan : RoundToBf16(second).bits;
   return low | high << 16;
+#endif
+}
+
+// Stores eight numbers and rounds them to what is stored. REQUIRES: the address is a multiple of 16.
+template <class T>
+__device__ __forceinline__ void StoreRounded(T* to, float (&values)[kPack]) {
+  Pack<T> pack;
+  if constexpr (sizeof(T) == 2) {
+    pack.words[0] = uint4{PackBf16(values[0], values[1]), PackBf16(values[2], values[3]),
+                          PackBf16(values[4], values[5]), PackBf16(values[6], values[7])};
+  } else {
+    RM_UNROLL
+    for (unsigned i = 0; i < 2; ++i)
+      pack.words[i] = uint4{__float_as_uint(values[4 * i]), __float_as_uint(values[4 * i + 1]),
+                            __float_as_uint(values[4 * i + 2]), __float_as_uint(values[4 * i + 3])};
+  }
+  RM_UNROLL
+  for (unsigned i = 0; i < sizeof(T) / 2; ++i) reinterpret_cast<uint4*>(to)[i] = pack.words[i];
+  Unpack(pack, values);
+}
+
+// Returns 2^x by one instruction, with an error of two units in the last place; results below 2^-126 are
+// zero.
+__device__ __forceinline__ float FastExp2(float x) {
+#if defined(__CUDA_ARCH__)
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  const float y = exp2f(x);
+  return y < 1.17549435e-38f ? 0.0f : y;
 #endif
 }
 

@@ -174,8 +174,7 @@ Status Gpt<T>::Body(const std::atomic<bool>* cancel) {
                                  this->Master(first.beta), first.out->get(), first.mean->get(),
                                  first.rstd->get());
   }));
-  for (size_t i = 0; i < act_.size(); ++i)
-    RM_TRY(this->RunSegment(cancel, [&] { ForwardBlock(i); }));
+  for (size_t i = 0; i < act_.size(); ++i) RM_TRY(this->RunSegment(cancel, [&] { ForwardBlock(i); }));
   return Ok();
 }
 

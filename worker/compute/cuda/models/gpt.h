@@ -66,8 +66,8 @@ class Gpt final : public DeviceModel<T> {
                  T* before_gelu = nullptr);
   // Writes the gradient of a bias that was added to y, given the gradient of y.
   void BiasGradient(const T* d, int64_t out, int64_t bias, float* grads);
-  // Adds the gradient of the residual stream `x` to d_residual_, or writes it when `norm` is the final one, and
-  // writes the gradients of `norm` and of the bias that was added to x; kNoBias: none was.
+  // Adds the gradient of the residual stream `x` to d_residual_, or writes it when `norm` is the final one,
+  // and writes the gradients of `norm` and of the bias that was added to x; kNoBias: none was.
   static constexpr int64_t kNoBias = -1;
   void NormBackward(const Norm& norm, int64_t bias, float* grads);
 
@@ -84,9 +84,9 @@ class Gpt final : public DeviceModel<T> {
   GemmShape HeadShape(const Chunk& chunk) const;
   GemmShape HeadInputGradientShape(const Chunk& chunk) const;
   GemmShape HeadWeightGradientShape(const Chunk& chunk, const Chunk& tokens) const;
-  // The head's weight gradient is computed for these ranges of tokens: a multiple of kFastTokens, and the rest.
-  // cuBLASLt's kernels for Hopper accept no odd number of rows; its older ones took 1.7 times as long for the
-  // 50257 tokens of GPT-2 on an H200.
+  // The head's weight gradient is computed for these ranges of tokens: a multiple of kFastTokens, and the
+  // rest. cuBLASLt's kernels for Hopper accept no odd number of rows; its older ones took 1.7 times as long
+  // for the 50257 tokens of GPT-2 on an H200.
   std::vector<Chunk> TokenRanges() const;
 
   int64_t C() const { return this->config_.width; }
