@@ -23,7 +23,9 @@ Result<cuda::Buffer<T>> RandomBuffer(cuda::Stream stream, int64_t size);
 
 struct Ceilings {
   double products_tflops = 0;  // [size, size] by [size, size] in bf16
-  double copy_gbps = 0;        // on the device, read and written bytes
+  // The same over two seconds without a pause, in which the GPU lowers its clock to keep within its power.
+  double sustained_tflops = 0;
+  double copy_gbps = 0;  // on the device, read and written bytes
 };
 Result<Ceilings> MeasureCeilings(cuda::Stream stream, cuda::Gemm& gemm, int64_t product_size,
                                  int64_t copy_bytes);

@@ -113,9 +113,9 @@ Status Parts(const Flags& flags) {
     RM_ASSIGN(const auto gemm, cuda::Gemm::Create({.cache_folder = ""}));
     RM_ASSIGN(const Ceilings ceilings,
               MeasureCeilings(stream.get(), *gemm, tiny ? 64 : 8192, int64_t{1} << (tiny ? 16 : 30)));
-    fmt::print(R"({{"products_tflops": {:.3f}, "copy_gbps": {:.3f}}})"
+    fmt::print(R"({{"products_tflops": {:.3f}, "sustained_tflops": {:.3f}, "copy_gbps": {:.3f}}})"
                "\n",
-               ceilings.products_tflops, ceilings.copy_gbps);
+               ceilings.products_tflops, ceilings.sustained_tflops, ceilings.copy_gbps);
   }
   RM_ASSIGN(const auto parts, MeasureParts(stream.get(), flags.model, elements));
   for (const Part& part : parts)

@@ -280,7 +280,12 @@ TEST(Device, AttentionIsPartOfThePlan) {
     EXPECT_TRUE(device->CreateModel(config).ok());
     return device;
   };
-  const auto theirs = make({.there = true, .forward_saves_ms = 1, .backward_saves_ms = 1});
+  // Without measuring, the plan does not depend on speed.
+  const cuda::emulation::Cudnn fast{.there = true, .forward_saves_ms = 1, .backward_saves_ms = 1};
+  EXPECT_EQ(make({.there = true, .forward_saves_ms = -1, .backward_saves_ms = -1})->Plan(),
+            make(fast)->Plan());
+  ASSERT_EQ(::setenv("RINGMASTER_MEASURE_ALGORITHMS", "1", 1), 0);
+  const auto theirs = make(fast);
   const auto slower = make({.there = true, .forward_saves_ms = -1, .backward_saves_ms = -1});
   const auto without = make({});
   EXPECT_NE(slower->Plan(), theirs->Plan());
@@ -295,6 +300,7 @@ TEST(Device, AttentionIsPartOfThePlan) {
   EXPECT_FALSE(theirs->AdoptPlan("ringmaster product choices 2\n").ok()) << "a plan of an older version";
   cuda::emulation::SetCudnn(cuda::emulation::CudnnOfEnvironment());
   std::filesystem::remove_all(home);
+  ASSERT_EQ(::unsetenv("RINGMASTER_MEASURE_ALGORITHMS"), 0);
 }
 
 TEST(Device, LostDeviceIsGone) {

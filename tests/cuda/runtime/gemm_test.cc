@@ -107,7 +107,7 @@ TEST_F(GemmOfDevice, ErrorOfTheFusedGelu) {
   constexpr int64_t kRows = 64, kInner = 32, kColumns = 128;
   const GemmShape shape{.m = kRows, .n = kColumns, .k = kInner, .epilogue = Epilogue::kBiasGelu};
   const OwnedStream stream = OwnedStream::Create().value();
-  const auto gemm = Gemm::Create({.cache_folder = "", .candidates = 1}).value();
+  const auto gemm = Gemm::Create({.cache_folder = "", .measure = false}).value();
   ASSERT_TRUE(gemm->Prepare(shape).ok());
   const auto a = RandomValues<float>(1, kRows * kInner);
   const auto b = RandomValues<float>(2, kInner * kColumns);

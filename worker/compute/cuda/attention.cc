@@ -233,14 +233,19 @@ class MeasuredAttention final : public Attention {
       const auto [theirs, ours] = *compared;
       AttentionBackend& backend = selection.choice.Of(pass);
       if (theirs < ours) backend = {.library = library_->Name(), .plan = PlanOf(problem, pass)->name};
-      log::Info("{} uses {}: {:.4f} ms with {}, {:.4f} ms with the native kernels", words, backend.library,
-                theirs, library_->Name(), ours);
+      if (config_.measure) {
+        log::Info("{} uses {}: {:.4f} ms with {}, {:.4f} ms with the native kernels", words, backend.library,
+                  theirs, library_->Name(), ours);
+      } else {
+        log::Info("{} uses {}", words, backend.library);
+      }
     }
     return selection;
   }
 
-  // Returns the milliseconds of the library and of the native kernels. Errors: kInvalid when their results
-  // differ, or when the library's bits differ between runs, recorded in a graph or not.
+  // Returns the milliseconds of the library and of the native kernels; 0 and 1 without config_.measure.
+  // Errors: kInvalid when their results differ, or when the library's bits differ between runs, recorded in a
+  // graph or not.
   Result<std::pair<double, double>> Compare(const AttentionProblem& problem, AttentionPass pass,
                                             std::optional<AttentionTrial>& trial) {
     RM_ASSIGN(const AttentionLibrary::Plan plan, PlanOf(problem, pass));
@@ -258,10 +263,16 @@ class MeasuredAttention final : public Attention {
       return library_->Run(stream_.get(), problem, pass, trial->operands(), trial->workspace.get());
     };
     run_native(AttentionPass::kForward);  // backward reads its results
-    RM_ASSIGN(const double ours, Measure([&] {
-                run_native(pass);
-                return Ok();
-              }));
+    double theirs = 0;
+    double ours = 1;
+    if (config_.measure) {
+      RM_ASSIGN(ours, Measure([&] {
+                  run_native(pass);
+                  return Ok();
+                }));
+    } else {
+      run_native(pass);
+    }
     RM_ASSIGN(const auto wanted, ReadResults(stream_.get(), problem, pass, *trial));
     trial->ClearOutputs(stream_.get(), pass);  // so that outputs the library fails to write do not match
     RM_TRY(run_theirs());
@@ -269,7 +280,9 @@ class MeasuredAttention final : public Attention {
     if (const double off = MaxRelativeError(first, wanted); !(off < kMaxRelativeError))
       return Error{Code::kInvalid,
                    fmt::format("{} has wrong results: relative error {:.3f}", library_->Name(), off)};
-    RM_ASSIGN(const double theirs, Measure(run_theirs));
+    if (config_.measure) {
+      RM_ASSIGN(theirs, Measure(run_theirs));
+    }
     Status recorded;
     const auto graph = Graph::Record(stream_.get(), [&] { recorded = run_theirs(); });
     RM_TRY(recorded);

@@ -32,6 +32,7 @@ class Attention {
  public:
   struct Config {
     std::string cache_folder;  // stores choices between runs; empty: not stored
+    bool measure = true;       // keep the faster backend; otherwise the library, where its results are right
   };
 
   // Creates an instance for the calling thread's device, which `device` describes. A library that cannot be

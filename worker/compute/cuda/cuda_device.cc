@@ -44,11 +44,12 @@ std::string Describe(const DeviceProperties& properties) {
                      properties.driver / 1000, properties.driver % 1000 / 10);
 }
 
-// How many algorithms of a product are measured. Two runs that measure may choose differently, and then have
-// different bits; RINGMASTER_ALGORITHMS=library takes the library's first choice instead.
-int Candidates() {
-  const char* const said = std::getenv("RINGMASTER_ALGORITHMS");
-  return said != nullptr && std::string_view(said) == "library" ? 1 : Gemm::Config{}.candidates;
+// Two runs that measure may choose different algorithms, and then end with different bits. Without measuring,
+// the choice depends on the GPU and the libraries only. PyTorch has the same switch, also off by default:
+// torch.backends.cudnn.benchmark.
+bool MeasuresAlgorithms() {
+  const char* const said = std::getenv("RINGMASTER_MEASURE_ALGORITHMS");
+  return said != nullptr && std::string_view(said) == "1";
 }
 
 // Returns the folder that stores measured algorithms between runs; empty when the environment names none.
@@ -83,8 +84,14 @@ class CudaDevice final : public device::Device {
 
   // What models and optimizers need: a program that only sums gradients does without.
   Status StartModels() {
-    RM_ASSIGN(gemm_, Gemm::Create({.cache_folder = CacheFolder(), .candidates = Candidates()}));
-    RM_ASSIGN(attention_, Attention::Create({.cache_folder = CacheFolder()}, properties_));
+    const bool measure = MeasuresAlgorithms();
+    const std::string folder = CacheFolder();
+    // The library's first choice costs less than reading it from a file; the check of attention costs more.
+    RM_ASSIGN(gemm_, Gemm::Create({.cache_folder = measure ? folder : "", .measure = measure}));
+    RM_ASSIGN(attention_,
+              Attention::Create({.cache_folder = measure || folder.empty() ? folder : folder + "/unmeasured",
+                                 .measure = measure},
+                                properties_));
     RM_ASSIGN(adamw_, Buffer<kernels::AdamWPair>::Create(1));
     RM_ASSIGN(host_adamw_, Pinned<kernels::AdamWPair>::Create(1));
     RM_ASSIGN(sgd_, Buffer<kernels::SgdPair>::Create(1));

@@ -61,7 +61,8 @@ class Gemm {
  public:
   struct Config {
     std::string cache_folder;  // stores choices between runs; empty: not stored
-    int candidates = 16;       // measured per shape; 1: use the library's first candidate without measuring
+    // Measure several candidates per shape, and keep the fastest; otherwise use the library's first one.
+    bool measure = true;
   };
 
   // Creates an instance for the calling thread's device. Errors: kUnavailable when the library cannot be

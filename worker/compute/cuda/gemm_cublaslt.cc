@@ -24,6 +24,7 @@ namespace {
 static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(GemmAlgorithm));
 
 constexpr int64_t kWorkspaceBytes = int64_t{32} << 20;
+constexpr int kMeasuredCandidates = 16;
 constexpr int kWarmUps = 1;
 constexpr int kRepetitions = 5;
 
@@ -278,8 +279,7 @@ class CublasLt final : public Gemm {
     // Exclude reductions that add partial sums in the order of completion, whose bits differ from run to run.
     const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     RM_TRY(Set(made, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions));
-    std::vector<cublasLtMatmulHeuristicResult_t> results(
-        static_cast<size_t>(std::max(1, config_.candidates)));
+    std::vector<cublasLtMatmulHeuristicResult_t> results(config_.measure ? kMeasuredCandidates : 1);
     int found = 0;
     const cublasStatus_t status =
         cublasLtMatmulAlgoGetHeuristic(handle_.get(), prepared.desc.get(), prepared.first.get(),
@@ -307,7 +307,7 @@ class CublasLt final : public Gemm {
       for (const auto& candidate : candidates) {
         GemmChoice choice{.fused = fused};
         std::memcpy(choice.algorithm.data(), &candidate.algo, sizeof(candidate.algo));
-        if (config_.candidates <= 1) return choice;
+        if (!config_.measure) return choice;
         if (!trial) {
           RM_ASSIGN(trial, MakeTrialOperands(shape));
         }
