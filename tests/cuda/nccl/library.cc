@@ -296,6 +296,7 @@ RINGMASTER_EXPORT int ncclCommAbort(Handle handle) {
 
 RINGMASTER_EXPORT int ncclCommRevoke(Handle handle, int) {
   Communicator& own = Of(handle);
+  Say("revokes");
   own.revoked = true;
   own.rank->Stop();
   return results::kSuccess;
