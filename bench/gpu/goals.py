@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares a run with the goals of the benchmark."""
 
-# Without measuring algorithms, as runs do that are not told to, except the last: as max-autotune of PyTorch, which measures.
+# Without measuring algorithms, the default of runs, except the last: as max-autotune of PyTorch, which measures.
 OURS, FAST, MEASURED = "ours exact", "ours fast", "ours exact, measured"
 ALL_OURS = (OURS, FAST, MEASURED)
 COMPILE = "torch compile"

@@ -411,8 +411,9 @@ Result<Validation> Trainer::Validate() {
 
 Status Trainer::Finish(bool finished) {
   RM_TRY(FinishJoin());
-  // Released while all members are there: at the end of the job, NCCL would be told to stop its work while they
-  // leave, which took an H200 that they shared longer than the watchdog waits, and ended the trainer with code 74.
+  // Released while all members are there. Otherwise the end of the job would revoke it while they leave,
+  // which took longer than the watchdog waits where processes shared an H200, and ended the trainer with
+  // code 74.
   device_comm_.reset();
   reporter_.Flush();
   Done done;
