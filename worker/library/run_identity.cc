@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/hash.h"
+#include "worker/compute/numerics/exact.h"
 
 namespace ringmaster::library {
 namespace {
@@ -44,7 +45,8 @@ std::string PlainName(std::string text) {
 }
 
 std::string MembersFingerprint(const Config& config) {
-  std::string text = fmt::format("run={:.8} steps={}", RunFingerprint(config), config.steps);
+  std::string text = fmt::format("run={:.8} numerics={} steps={}", RunFingerprint(config),
+                                 numerics::kRevision, config.steps);
   size_t begin = 0;
   while (begin < config.fingerprint.size()) {
     const size_t end = std::min(config.fingerprint.find('\n', begin), config.fingerprint.size());

@@ -6,6 +6,7 @@
 
 #include "api/load.h"
 #include "base/hash.h"
+#include "worker/compute/numerics/exact.h"
 
 namespace ringmaster::trainer {
 namespace {
@@ -184,6 +185,7 @@ std::string FingerprintOfMembers(const RunConfig& config, const engine::Layout& 
   const optimizer::Config& o = config.optimizer;
   const optimizer::Schedule& s = config.schedule;
   const Json what = {{"run", Fingerprint(config, layout, 0)},
+                     {"numerics", numerics::kRevision},
                      {"optimizer", {o.momentum, o.beta1, o.beta2, o.epsilon, o.weight_decay, o.clip_norm}},
                      {"schedule", {static_cast<int>(s.kind), s.base, s.final, s.warmup_steps, s.total_steps}},
                      {"steps", config.steps},
