@@ -3,10 +3,10 @@
 // General matrix multiplication on a GPU: C = op(A) op(B), or C += op(A) op(B), with an optional epilogue.
 // Row-major like worker/compute/engine/kernels/matmul.h; sums are float.
 //
-// Every shape is prepared once, before the first step. Prepare chooses its algorithm, by measuring the
-// library's candidates on random data or from the choices that an earlier run stored, and keeps it. Where
-// the library can fuse the epilogue, the fused candidates compete with the plain product followed by a
-// kernel (epilogue.h).
+// Every shape is prepared once, before the first step. Prepare chooses its algorithm and keeps it: the first
+// of the library's candidates, which is the same one in every run, or the fastest of them on random data or
+// in an earlier run (Config). Where the library can fuse the epilogue, the fused candidates come before, or
+// compete with, the plain product followed by a kernel (epilogue.h).
 //
 // Determinism: the algorithm determines the bits, so the choices are part of a run's plan; the members of a
 // job adopt those of one of them (Choices, Adopt). Equal choices, shapes and operands give equal bits on
@@ -61,7 +61,7 @@ class Gemm {
  public:
   struct Config {
     std::string cache_folder;  // stores choices between runs; empty: not stored
-    // Measure several candidates per shape, and keep the fastest; otherwise use the library's first one.
+    // Measure several candidates per shape, and keep the fastest; otherwise use the first one that runs.
     bool measure = true;
   };
 

@@ -24,7 +24,7 @@ namespace {
 static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(GemmAlgorithm));
 
 constexpr int64_t kWorkspaceBytes = int64_t{32} << 20;
-constexpr int kMeasuredCandidates = 16;
+constexpr int kCandidates = 16;
 constexpr int kWarmUps = 1;
 constexpr int kRepetitions = 5;
 
@@ -279,7 +279,7 @@ class CublasLt final : public Gemm {
     // Exclude reductions that add partial sums in the order of completion, whose bits differ from run to run.
     const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     RM_TRY(Set(made, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions));
-    std::vector<cublasLtMatmulHeuristicResult_t> results(config_.measure ? kMeasuredCandidates : 1);
+    std::vector<cublasLtMatmulHeuristicResult_t> results(kCandidates);
     int found = 0;
     const cublasStatus_t status =
         cublasLtMatmulAlgoGetHeuristic(handle_.get(), prepared.desc.get(), prepared.first.get(),
@@ -295,7 +295,8 @@ class CublasLt final : public Gemm {
     return results;
   }
 
-  // Measures all candidates, with a fused epilogue and with a separate kernel, and returns the fastest.
+  // Returns the first candidate that runs, with a fused epilogue before those with a separate kernel. With
+  // config_.measure, measures all of them and returns the fastest.
   Result<GemmChoice> Choose(const GemmShape& shape) {
     std::optional<GemmChoice> best;
     std::optional<TrialOperands> trial;
@@ -307,12 +308,13 @@ class CublasLt final : public Gemm {
       for (const auto& candidate : candidates) {
         GemmChoice choice{.fused = fused};
         std::memcpy(choice.algorithm.data(), &candidate.algo, sizeof(candidate.algo));
-        if (!config_.measure) return choice;
         if (!trial) {
           RM_ASSIGN(trial, MakeTrialOperands(shape));
         }
         RM_ASSIGN(const std::optional<double> milliseconds, Measure(prepared, candidate.algo, shape, *trial));
-        if (!milliseconds || (best && *milliseconds >= best->milliseconds)) continue;
+        if (!milliseconds) continue;
+        if (!config_.measure) return choice;
+        if (best && *milliseconds >= best->milliseconds) continue;
         choice.milliseconds = *milliseconds;
         best = choice;
       }
