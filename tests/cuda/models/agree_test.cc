@@ -58,6 +58,7 @@ TEST_P(Agree, LogitsLossAndEveryGradient) {
     const auto want_logits = cpu->Logits(values, data.batch);
     ASSERT_TRUE(logits.ok() && want_logits.ok());
     ASSERT_EQ(logits->size(), want_logits->size());
+    // The GELU of cuBLASLt alone is 1.3e-6 from the CPU's (GemmOfDevice.ErrorOfTheFusedGelu, on an H200).
     EXPECT_LT(Distance(*logits, *want_logits), rounded() ? 2e-2 : 5e-6);
 
     std::vector<float> want(values.size());

@@ -215,11 +215,20 @@ TEST_P(Head, ChunksOfLogitsGiveTheSameResults) {
   const StepResult want = whole.Step(whole.SetParams(values), data.batch);
   const StepResult got = cut.Step(cut.SetParams(values), data.batch);
   EXPECT_GT(cut.model().MatmulCosts().size(), whole.model().MatmulCosts().size());
-  EXPECT_EQ(got.sums, want.sums);
   const auto logits = whole.model().Logits(whole.SetParams(values), data.batch);
   const auto cut_logits = cut.model().Logits(cut.SetParams(values), data.batch);
   ASSERT_TRUE(logits.ok() && cut_logits.ok());
-  EXPECT_TRUE(std::equal(logits->begin(), logits->end(), cut_logits->begin(), cut_logits->end()));
+#ifdef RINGMASTER_TESTS_ON_GPU
+  // The library may add in another order for another number of rows.
+  const double rounding = config.precision == engine::Precision::kBf16 ? 1e-2 : 1e-5;
+#else
+  const double rounding = 0;
+  EXPECT_EQ(got.sums, want.sums);
+#endif
+  EXPECT_NEAR(got.sums.loss, want.sums.loss, rounding * want.sums.loss);
+  EXPECT_EQ(got.sums.predictions, want.sums.predictions);
+  for (size_t i = 0; i < logits->size(); ++i)
+    ASSERT_NEAR((*cut_logits)[i], (*logits)[i], rounding * (1 + std::abs((*logits)[i]))) << i;
   for (size_t i = 0; i < want.grads.size(); ++i)
     ASSERT_NEAR(got.grads[i], want.grads[i], 1e-5 * (1 + std::abs(want.grads[i]))) << i;
 }
