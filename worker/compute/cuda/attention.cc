@@ -230,22 +230,23 @@ class MeasuredAttention final : public Attention {
         if (compared.error().code == Code::kExhausted) selection.durable = false;
         continue;
       }
-      const auto [theirs, ours] = *compared;
       AttentionBackend& backend = selection.choice.Of(pass);
-      if (theirs < ours) backend = {.library = library_->Name(), .plan = PlanOf(problem, pass)->name};
-      if (config_.measure) {
-        log::Info("{} uses {}: {:.4f} ms with {}, {:.4f} ms with the native kernels", words, backend.library,
-                  theirs, library_->Name(), ours);
-      } else {
+      if (!config_.measure) {
+        backend = {.library = library_->Name(), .plan = PlanOf(problem, pass)->name};
         log::Info("{} uses {}", words, backend.library);
+        continue;
       }
+      const auto [theirs, ours] = *compared;
+      if (theirs < ours) backend = {.library = library_->Name(), .plan = PlanOf(problem, pass)->name};
+      log::Info("{} uses {}: {:.4f} ms with {}, {:.4f} ms with the native kernels", words, backend.library,
+                theirs, library_->Name(), ours);
     }
     return selection;
   }
 
-  // Returns the milliseconds of the library and of the native kernels; 0 and 1 without config_.measure.
-  // Errors: kInvalid when their results differ, or when the library's bits differ between runs, recorded in a
-  // graph or not.
+  // Returns the milliseconds of the library and of the native kernels; zeros without config_.measure. Errors:
+  // kInvalid when their results differ, or when the library's bits differ between runs, recorded in a graph
+  // or not.
   Result<std::pair<double, double>> Compare(const AttentionProblem& problem, AttentionPass pass,
                                             std::optional<AttentionTrial>& trial) {
     RM_ASSIGN(const AttentionLibrary::Plan plan, PlanOf(problem, pass));
@@ -264,14 +265,13 @@ class MeasuredAttention final : public Attention {
     };
     run_native(AttentionPass::kForward);  // backward reads its results
     double theirs = 0;
-    double ours = 1;
+    double ours = 0;
+    run_native(pass);
     if (config_.measure) {
       RM_ASSIGN(ours, Measure([&] {
                   run_native(pass);
                   return Ok();
                 }));
-    } else {
-      run_native(pass);
     }
     RM_ASSIGN(const auto wanted, ReadResults(stream_.get(), problem, pass, *trial));
     trial->ClearOutputs(stream_.get(), pass);  // so that outputs the library fails to write do not match
