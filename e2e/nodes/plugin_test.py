@@ -57,7 +57,7 @@ class Plugin(TrainingTest):
         """The screen has each rank with its node, its step and its transport."""
         screen = self.rig.plugin("status", name)
         self.assertRegex(screen, rf"^default/{name}  Running  {len(pods)}/{len(pods)} workers ready  attempt 1  age ")
-        self.assertRegex(screen, rf"(?m)^  progress +step \d+ of {STEPS} .* left, [0-9.]+ samples/s, loss [0-9.]+$")
+        self.assertRegex(screen, rf"(?m)^  progress +step \d+ of {STEPS} .*, ETA \S+, [0-9.]+ samples/s, loss [0-9.]+$")
         self.assertRegex(screen, r"(?m)^  goodput +0\.\d+ of the time in steps that count")
         self.assertRegex(screen, r"(?m)^  RANK +POD +NODE +AGE +STEP +TRANSPORT +STATE$")
         for pod, its in pods.items():
