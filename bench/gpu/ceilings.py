@@ -37,7 +37,8 @@ def lines(parts, products, sdpa_results, step_ms):
     """Yield the lines of the table. step_ms: the time of a step."""
     attention = sdpa(sdpa_results)
     peak, copy, table = rows(parts, products, attention)
-    yield f"ceilings: products {peak:.0f} TFLOP/s (bf16, random numbers), {parts[0]['sustained_tflops']:.0f} over two seconds, copy {copy:.0f} GB/s, PyTorch's attention in a layer:"
+    yield (f"ceilings: products {peak:.0f} TFLOP/s (bf16, random numbers), {parts[0]['sustained_tflops']:.0f} over two seconds, "
+           f"copy {copy:.0f} GB/s, PyTorch's attention in a layer:")
     for result in sdpa_results or [{"backend": "none", "why": "PyTorch is not installed; the floor replaces it"}]:
         yield f"  {result['backend']}: " + (result["why"] if "why" in result else
                                             f"forward {result['forward_ms']:.3f} ms, backward {result['backward_ms']:.3f} ms")

@@ -5,9 +5,9 @@
 // (attention_library.h: cuDNN).
 //
 // As with GEMM (gemm.h), every problem is prepared once, before the first step. Prepare chooses a backend for
-// each pass, by measuring on random data or from the choices that an earlier run stored, and keeps it. The
-// backend determines the bits, so the choices are part of the plan that the members of a job share (Choices,
-// Adopt).
+// each pass and keeps it: the library, where its results on random data are right, or the faster one of both
+// (Config), from the choices that an earlier run stored or by a trial. The backend determines the bits, so
+// the choices are part of the plan that the members of a job share (Choices, Adopt).
 //
 // Forward and backward may use different backends, because both define `lse` in the same way: shape (B, H,
 // T), float, the natural logarithm of the sum over keys of exp(scaled score). cuDNN calls it softmax

@@ -9,7 +9,6 @@
 namespace ringmaster::cuda::kernels {
 namespace {
 
-constexpr float kLog2e = 1.44269504f;
 constexpr float kLn2 = 0.69314718f;
 constexpr float kMaskedScore = -3.4e38f;
 

@@ -12,7 +12,6 @@ namespace ringmaster::cuda::kernels {
 namespace {
 
 constexpr float kLowest = -3.4e38f;
-constexpr float kLog2OfE = 1.4426950408889634f;
 // Of a row that is kept: sm_86 has the least shared memory per block, 99 KiB, of which other arrays need
 // some.
 constexpr int64_t kMostKeptBytes = 99 * 1024 - 512;
@@ -31,7 +30,7 @@ struct Partial {
 __device__ __forceinline__ void Merge(Partial* into, const Partial& other) {
   const float top = into->top > other.top ? into->top : other.top;
   into->sum =
-      into->sum * FastExp2((into->top - top) * kLog2OfE) + other.sum * FastExp2((other.top - top) * kLog2OfE);
+      into->sum * FastExp2((into->top - top) * kLog2e) + other.sum * FastExp2((other.top - top) * kLog2e);
   if (other.top > into->top || (other.top == into->top && other.at < into->at)) into->at = other.at;
   into->top = top;
 }
@@ -43,16 +42,16 @@ __device__ __forceinline__ void Add(Partial* into, const float (&v)[kCount], int
   RM_UNROLL
   for (int j = 0; j < kCount; ++j) top = j < count && v[j] > top ? v[j] : top;
   if (top > into->top) {
-    into->sum *= FastExp2((into->top - top) * kLog2OfE);
+    into->sum *= FastExp2((into->top - top) * kLog2e);
     into->top = top;
     int at = kCount - 1;
     RM_UNROLL
     for (int j = kCount - 1; j >= 0; --j) at = j < count && v[j] == top ? j : at;
     into->at = first + at;
   }
-  const float shift = into->top * kLog2OfE;
+  const float shift = into->top * kLog2e;
   RM_UNROLL
-  for (int j = 0; j < kCount; ++j) into->sum += j < count ? FastExp2(fmaf(v[j], kLog2OfE, -shift)) : 0.0f;
+  for (int j = 0; j < kCount; ++j) into->sum += j < count ? FastExp2(fmaf(v[j], kLog2e, -shift)) : 0.0f;
 }
 
 template <int kCount, bool kGradient, bool kKeeps, class T>
@@ -114,7 +113,7 @@ __global__ void CrossEntropyKernel(int64_t classes, int64_t stride, T* logits, c
   if constexpr (kGradient) {
     const float weight = weights[row];
     const float factor = weight / all.sum;
-    const float shift = all.top * kLog2OfE;
+    const float shift = all.top * kLog2e;
     const int64_t target_pack = target / kCount * kCount;
     for (int64_t c = first; c < stride; c += step) {
       float v[kCount] = {};
@@ -125,7 +124,7 @@ __global__ void CrossEntropyKernel(int64_t classes, int64_t stride, T* logits, c
           Load(x + c, v);
         }
         RM_UNROLL
-        for (int j = 0; j < kCount; ++j) v[j] = FastExp2(fmaf(v[j], kLog2OfE, -shift)) * factor;
+        for (int j = 0; j < kCount; ++j) v[j] = FastExp2(fmaf(v[j], kLog2e, -shift)) * factor;
         if (c == target_pack) {
           RM_UNROLL
           for (int j = 0; j < kCount; ++j) v[j] -= c + j == target ? weight : 0.0f;

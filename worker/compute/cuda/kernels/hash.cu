@@ -104,23 +104,12 @@ __global__ void HashChunksKernel(int64_t rounds, const uint64_t* words, uint64_t
   // The last stripe of a chunk has another key, and no scramble follows it.
   const bool has_last = lane / kLanes == kWarp / kLanes - 1;
 
-  // The words of a round are loaded during the round before it, which hides the latency of memory.
-  uint64_t words_now[kWordsPerLane];
-  RM_UNROLL
-  for (int i = 0; i < kWordsPerLane; ++i) words_now[i] = at[i * kWarp];
   uint64_t accumulator = InitialAccumulator(mine);
-  for (int round = 0; round + 1 < count; ++round) {
-    at += kRoundWords;
-    uint64_t ahead[kWordsPerLane];
-    RM_UNROLL
-    for (int i = 0; i < kWordsPerLane; ++i) ahead[i] = at[i * kWarp];
+  for (int round = 0; round + 1 < count; ++round, at += kRoundWords) {
     uint64_t products = 0;
     uint64_t values = 0;
     RM_UNROLL
-    for (int i = 0; i < kWordsPerLane; ++i) {
-      AddWord(words_now[i], keys[i], &products, &values);
-      words_now[i] = ahead[i];
-    }
+    for (int i = 0; i < kWordsPerLane; ++i) AddWord(at[i * kWarp], keys[i], &products, &values);
     accumulator += OfAllLanes(products, values);
     accumulator = (accumulator ^ accumulator >> 47 ^ scramble) * kPrime32One;
   }
@@ -129,7 +118,7 @@ __global__ void HashChunksKernel(int64_t rounds, const uint64_t* words, uint64_t
   RM_UNROLL
   for (int i = 0; i < kWordsPerLane; ++i) {
     const bool last = has_last && i == kWordsPerLane - 1;
-    AddWord(words_now[i], last ? last_key : keys[i], &products, &values);
+    AddWord(at[i * kWarp], last ? last_key : keys[i], &products, &values);
   }
   accumulator += OfAllLanes(products, values);
 

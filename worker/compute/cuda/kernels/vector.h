@@ -50,25 +50,15 @@ template <int kCount, class T>
 __device__ __forceinline__ void Load(const T* from, float (&to)[kCount]) {
   if constexpr (kCount == 1) {
     to[0] = ToFloat(*from);
-  } else if constexpr (sizeof(T) == 2) {
-    static_assert(kCount == 8);
-    const uint4 w = *reinterpret_cast<const uint4*>(from);
-    const uint32_t words[4] = {w.x, w.y, w.z, w.w};
-    RM_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      to[2 * i] = __uint_as_float(words[i] << 16);
-      to[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000U);
-    }
+  } else if constexpr (kCount == kPack) {
+    Unpack(LoadPack(from), to);
   } else {
-    static_assert(kCount % 4 == 0);
-    RM_UNROLL
-    for (int i = 0; i < kCount; i += 4) {
-      const uint4 w = *reinterpret_cast<const uint4*>(from + i);
-      to[i] = __uint_as_float(w.x);
-      to[i + 1] = __uint_as_float(w.y);
-      to[i + 2] = __uint_as_float(w.z);
-      to[i + 3] = __uint_as_float(w.w);
-    }
+    static_assert(kCount == 4 && sizeof(T) == 4);
+    const uint4 w = *reinterpret_cast<const uint4*>(from);
+    to[0] = __uint_as_float(w.x);
+    to[1] = __uint_as_float(w.y);
+    to[2] = __uint_as_float(w.z);
+    to[3] = __uint_as_float(w.w);
   }
 }
 
@@ -87,23 +77,7 @@ __device__ __forceinline__ uint32_t PackBf16(float first, float second) {
 #endif
 }
 
-// Stores eight numbers and rounds them to what is stored. REQUIRES: the address is a multiple of 16.
-template <class T>
-__device__ __forceinline__ void StoreRounded(T* to, float (&values)[kPack]) {
-  Pack<T> pack;
-  if constexpr (sizeof(T) == 2) {
-    pack.words[0] = uint4{PackBf16(values[0], values[1]), PackBf16(values[2], values[3]),
-                          PackBf16(values[4], values[5]), PackBf16(values[6], values[7])};
-  } else {
-    RM_UNROLL
-    for (unsigned i = 0; i < 2; ++i)
-      pack.words[i] = uint4{__float_as_uint(values[4 * i]), __float_as_uint(values[4 * i + 1]),
-                            __float_as_uint(values[4 * i + 2]), __float_as_uint(values[4 * i + 3])};
-  }
-  RM_UNROLL
-  for (unsigned i = 0; i < sizeof(T) / 2; ++i) reinterpret_cast<uint4*>(to)[i] = pack.words[i];
-  Unpack(pack, values);
-}
+inline constexpr float kLog2e = 1.44269504f;
 
 // Returns 2^x by one instruction, with an error of two units in the last place; results below 2^-126 are
 // zero.
@@ -140,6 +114,16 @@ __device__ __forceinline__ void Store(T* to, const float (&from)[kCount]) {
                                                 __float_as_uint(from[i + 2]), __float_as_uint(from[i + 3])};
     }
   }
+}
+
+// Stores eight numbers and rounds them to what is stored. REQUIRES: the address is a multiple of 16.
+template <class T>
+__device__ __forceinline__ void StoreRounded(T* to, float (&values)[kPack]) {
+  Pack<T> pack;
+  Store(reinterpret_cast<T*>(pack.words), values);
+  RM_UNROLL
+  for (unsigned i = 0; i < sizeof(T) / 2; ++i) reinterpret_cast<uint4*>(to)[i] = pack.words[i];
+  Unpack(pack, values);
 }
 
 // Returns whether rows of `width` elements that begin at these addresses can be accessed kPack at a time.
