@@ -127,8 +127,10 @@ void ProcessSupervisor::CollectEnded() {
     ended.emplace_back(it->first, PeekExitCode(process));
     SignalGroup(process.pid, SIGKILL);  // before Reap: until then no other process can get this pid
     Reap(process);
+    ending_.push_back(process.pid);
     it = children_.erase(it);
   }
+  std::erase_if(ending_, [](pid_t group) { return !GroupAlive(group); });
   for (const auto& [id, code] : ended) on_exit_(id, code);
 }
 
@@ -142,12 +144,16 @@ void ProcessSupervisor::KillOverdue(Time now) {
 
 void ProcessSupervisor::KillAll() {
   for (const auto& [id, child] : children_) SignalGroup(child.process.pid, SIGKILL);
-  for (const auto& [id, child] : children_) Reap(child.process);
-  const Time limit = Now() + kKillLimit;
   for (const auto& [id, child] : children_) {
-    while (GroupAlive(child.process.pid) && Now() < limit) ::usleep(1000);
+    Reap(child.process);
+    ending_.push_back(child.process.pid);
   }
   children_.clear();
+  const Time limit = Now() + kKillLimit;
+  for (const pid_t group : ending_) {
+    while (GroupAlive(group) && Now() < limit) ::usleep(1000);
+  }
+  ending_.clear();
 }
 
 }  // namespace ringmaster::local

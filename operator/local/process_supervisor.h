@@ -64,7 +64,9 @@ class ProcessSupervisor {
   std::vector<std::function<void()>> tasks_ RM_GUARDED_BY(mutex_);
   bool closing_ RM_GUARDED_BY(mutex_) = false;
 
-  std::map<std::string, Child> children_;  // used by thread_ only
+  // Used by thread_ only.
+  std::map<std::string, Child> children_;
+  std::vector<pid_t> ending_;  // groups of children that have ended, which may still have killed processes
   std::thread thread_;
 };
 

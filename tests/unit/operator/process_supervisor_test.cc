@@ -132,6 +132,20 @@ TEST_F(ProcessSupervisorTest, AStoppedProcessIsKilledToo) {
   EXPECT_EQ(*Get(exit_code_), 137);
 }
 
+// A process with much memory ends long after the signal, and after the first process of its group.
+TEST_F(ProcessSupervisorTest, TheDestructorWaitsForWhatAnEndedPodLeaves) {
+  Make();
+  const std::string large = "dd if=/dev/zero of=/dev/null bs=600M status=none";
+  supervisor_->Start(
+      "a",
+      Shell(large + " & dd if=/dev/zero bs=600M count=1 status=none | wc -c >size; mv size ready; wait"));
+  ASSERT_TRUE(Await([&] { return std::filesystem::exists(scratch_.File("pod/ready")); }));
+  supervisor_->Stop("a", Duration{0});
+  ASSERT_TRUE(Await([&] { return Get(exit_code_).has_value(); }));
+  supervisor_.reset();
+  EXPECT_FALSE(GroupAlive(*Get(pid_)));
+}
+
 TEST_F(ProcessSupervisorTest, TheDestructorLeavesNoProcess) {
   Make();
   supervisor_->Start("a", Shell("trap '' TERM; sleep 1000 & touch ready; wait; sleep 1000"));
