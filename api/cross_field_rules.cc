@@ -21,7 +21,7 @@ constexpr const char* kForbidden = "FieldValueForbidden";
 
 #define ROLES_KNOWN                                                                               \
   "self.roles.all(r, r.name in (self.framework == 'tensorflow' ? ['chief', 'ps', 'evaluator'] : " \
-  "self.framework == 'pytorch' ? ['master'] : []))"
+  "self.framework == 'pytorch' ? ['master'] : self.framework == 'mpi' ? ['launcher'] : []))"
 
 }  // namespace
 
@@ -147,8 +147,8 @@ const std::vector<CelRule>& CrossFieldRules() {
        {"framework", "launch.kind", "lifecycle.success"},
        "self.framework == 'mpi' && self.launch.kind != 'library' && has(self.lifecycle.success)",
        "self.lifecycle.success == 'Launcher'",
-       "must be Launcher when spec.framework is mpi (got \"{self.lifecycle.success}\"): the command "
-       "runs in the first worker only; remove it"},
+       "must be Launcher when spec.framework is mpi (got \"{self.lifecycle.success}\"): only the launcher "
+       "runs the command; remove it"},
       {"spec",
        "lifecycle.success",
        {"framework", "launch.kind", "lifecycle.success"},
@@ -181,7 +181,7 @@ const std::vector<CelRule>& CrossFieldRules() {
        "has(self.roles)",
        ROLES_KNOWN,
        "framework {self.framework} has no such role: tensorflow has chief, ps and evaluator, pytorch has "
-       "master"},
+       "master, mpi has launcher"},
       {"spec",
        "roles",
        {"framework"},
@@ -243,6 +243,13 @@ const std::vector<CelRule>& CrossFieldRules() {
        "!has(self.restart) && !has(self.completes)",
        "restart and completes do not apply to master: it is the first worker; remove them"},
       {"spec.roles[]",
+       "",
+       {"name", "restart"},
+       "self.name == 'launcher'",
+       "(!has(self.restart) || self.restart == 'Gang') && !has(self.completes)",
+       "restart and completes do not apply to launcher: it decides, and starts again with all ranks; remove "
+       "them"},
+      {"spec.roles[]",
        "restart",
        {"name", "restart"},
        "self.name == 'chief' && has(self.restart)",
@@ -257,7 +264,9 @@ const std::vector<CelRule>& CrossFieldRules() {
       {"spec",
        "workers.template.spec.containers",
        {"framework", "launch.kind"},
-       "self.framework != 'native' && self.launch.kind != 'none' && has(self.workers.template)",
+       "self.framework != 'native' && self.launch.kind != 'none' && has(self.workers.template) && "
+       "!(self.framework == 'mpi' && has(self.roles) && self.roles.exists(r, r.name == 'launcher' && "
+       "has(r.template)))",
        "has(self.workers.template.spec) && has(" CONTAINERS ") && (" CONTAINERS
        ".exists(c, c.name == 'worker') ? " CONTAINERS ".exists(c, c.name == 'worker' && " HAS_COMMAND(
            "c") ") : size(" CONTAINERS ") > 0 && " HAS_COMMAND(CONTAINERS "[0]") ")",

@@ -68,10 +68,11 @@ struct Table<Workers> {
 template <>
 struct Table<Role> {
   static constexpr auto kFields = std::tuple(
-      F("name", &Role::name, {.required = true, .max_length = 16, .values = "chief|ps|evaluator|master"},
+      F("name", &Role::name,
+        {.required = true, .max_length = 16, .values = "chief|ps|evaluator|master|launcher"},
         "tensorflow: chief, ps (parameter server) or evaluator, as in TF_CONFIG. pytorch: master, which is "
-        "the "
-        "first worker with another template."),
+        "the first worker with another template. mpi: launcher, a pod that runs the command in place of the "
+        "first worker, and no rank."),
       F("replicas", &Role::replicas, {.min = 1, .max = 1000},
         "Number of pods, each with one program. 1 for every role except ps."),
       F("template", &Role::template_, {.known_fields = PodTemplateFields},
@@ -281,8 +282,9 @@ struct Table<Spec> {
          .values = "native|pytorch|tensorflow|deepspeed|jax|mpi|custom",
          .change = Change::kNever},
         "Framework whose training loop runs. native: the built-in engine, configured by `training`. The "
-        "others require `workers.template`. mpi: the command runs in the first worker and starts the ranks "
-        "in all workers with mpirun or mpiexec. custom: any other program; its ranks get RINGMASTER_RANK and "
+        "others require `workers.template`. mpi: the command runs in the role launcher, or else in the first "
+        "worker, and starts the ranks in all workers with mpirun or mpiexec. custom: any other program; its "
+        "ranks get RINGMASTER_RANK and "
         "RINGMASTER_WORLD_SIZE, and the variables of no framework."),
       F("suspend", &Spec::suspend, {.change = Change::kAnytime},
         "true: write a checkpoint and stop the workers. false: run, and resume from the checkpoint."),

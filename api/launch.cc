@@ -32,6 +32,11 @@ bool LaunchesMpi(const Spec& spec) { return spec.framework == "mpi" && RunsProgr
 
 int32_t ProgramsPerWorker(const Spec& spec) { return LaunchesMpi(spec) ? 1 : SlotsOf(spec.workers); }
 
+bool WorkersNeedCommand(const Spec& spec) {
+  const Role* launcher = spec.framework == "mpi" ? FindRole(spec, kLauncher) : nullptr;
+  return launcher == nullptr || launcher->template_.is_null();
+}
+
 int32_t GraceSeconds(const Spec& spec) {
   const int32_t grace = spec.checkpoint.gracePeriodSeconds;
   const int32_t stop = spec.restart.stopSeconds + kAgentSeconds;
@@ -47,6 +52,7 @@ int32_t FinishSeconds(const Spec& spec) {
 std::string_view RolesOf(std::string_view framework) {
   if (framework == "tensorflow") return "chief|ps|evaluator";
   if (framework == "pytorch") return kMaster;
+  if (framework == "mpi") return kLauncher;
   return "";
 }
 

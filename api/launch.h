@@ -37,6 +37,10 @@ bool LaunchesMpi(const Spec& spec);
 // REQUIRES: the job is valid.
 int32_t ProgramsPerWorker(const Spec& spec);
 
+// Whether the template of the workers must have a command: not where only a launcher with its own template
+// runs one.
+bool WorkersNeedCommand(const Spec& spec);
+
 // Returns the time that a pod has from SIGTERM to SIGKILL: `checkpoint.gracePeriodSeconds`, or more when its
 // agent gives the ranks more time to stop.
 int32_t GraceSeconds(const Spec& spec);
@@ -52,6 +56,8 @@ inline constexpr const char* kChief = "chief";
 inline constexpr const char* kEvaluator = "evaluator";
 inline constexpr const char* kParameterServer = "ps";
 inline constexpr const char* kMaster = "master";
+// The pod that starts the ranks of MPI and runs none itself. Without this role the first worker starts them.
+inline constexpr const char* kLauncher = "launcher";
 
 // Returns the roles that a framework knows besides its workers, separated by "|". Empty: none.
 std::string_view RolesOf(std::string_view framework);

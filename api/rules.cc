@@ -159,6 +159,7 @@ class Rulebook {
                       spec_.framework, kind));
     }
     if (native || kind == "none" || pod_template.is_null() || !Clean({"spec.workers.template"})) return;
+    if (!WorkersNeedCommand(spec_) && Clean({"spec.roles"})) return;
     if (const Json* container = TrainingContainer(pod_template);
         container != nullptr && container->contains("command") && !(*container)["command"].empty())
       return Preload((*container)["command"].front().get<std::string>());
@@ -183,8 +184,8 @@ class Rulebook {
     const bool launcher = spec_.lifecycle.success.value_or("") == "Launcher";
     if (Clean({"spec.lifecycle.success"}) && mpi && !launcher && spec_.lifecycle.success && !library_) {
       Add("spec.lifecycle.success",
-          fmt::format("must be Launcher when spec.framework is mpi (got \"{}\"): the command runs in "
-                      "the first worker only; remove it",
+          fmt::format("must be Launcher when spec.framework is mpi (got \"{}\"): only the launcher runs "
+                      "the command; remove it",
                       *spec_.lifecycle.success));
     }
     if (Clean({"spec.lifecycle.success"}) && !mpi && launcher && spec_.framework != "native" && !library_) {
@@ -231,7 +232,7 @@ class Rulebook {
     };
     if (!std::all_of(roles.begin(), roles.end(), is_known)) {
       Add("spec.roles", fmt::format("framework {} has no such role: tensorflow has chief, ps and evaluator, "
-                                    "pytorch has master",
+                                    "pytorch has master, mpi has launcher",
                                     spec_.framework));
       return;
     }
@@ -283,6 +284,10 @@ class Rulebook {
         Add(path + ".template", "required for master, which is the first worker with this template");
       if (role.restart || role.completes)
         Add(path, "restart and completes do not apply to master: it is the first worker; remove them");
+    } else if (role.name == kLauncher && (role.restart.value_or("Gang") != "Gang" || role.completes)) {
+      Add(path,
+          "restart and completes do not apply to launcher: it decides, and starts again with all ranks; "
+          "remove them");
     } else if (role.restart == "Never" && role.name == kChief) {
       Add(path + ".restart", "must be Gang or Pod for chief: without it the job never ends");
     } else if (role.restart == "Never" && CompletesOf(role)) {

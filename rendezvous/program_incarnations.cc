@@ -106,16 +106,19 @@ bool ProgramCoordinator::Succeeded(const Peer& peer) const {
   return EndedInCurrent(peer) && peer.state->exit_code == 0;
 }
 
-bool ProgramCoordinator::Decided() const {
+bool ProgramCoordinator::Decides(const Member& member) const {
   using Decider = ProgramPolicy::Decider;
   const ProgramPolicy& policy = programs_.policy;
+  if (policy.decider == Decider::kFirst) return &member == &members_.front();
+  if (policy.decider == Decider::kRole) return member.role == policy.decider_role;
+  const ProgramRole* role = policy.Find(member.role);
+  return role == nullptr || role->completes;
+}
+
+bool ProgramCoordinator::Decided() const {
   bool any = false;
   for (const Member& member : members_) {
-    const ProgramRole* role = policy.Find(member.role);
-    const bool decides = policy.decider == Decider::kFirst  ? &member == &members_.front()
-                         : policy.decider == Decider::kRole ? member.role == policy.decider_role
-                                                            : role == nullptr || role->completes;
-    if (!decides) continue;
+    if (!Decides(member)) continue;
     any = true;
     const auto it = peers_.find(member.id);
     // Erased after its success: otherwise its loss would have ended this stage.
@@ -128,7 +131,8 @@ std::string ProgramCoordinator::MissingRanks() const {
   std::vector<RanksOfWorker> workers;
   for (const Member& member : members_) {
     const auto it = peers_.find(member.id);
-    if (it != peers_.end() && it->second.state) workers.push_back({member.pod, &it->second.state->ranks});
+    if (it != peers_.end() && it->second.state)
+      workers.push_back({member.pod, &it->second.state->ranks, !member.role.empty()});
   }
   return FindMissingRank(workers);
 }
@@ -237,8 +241,10 @@ bool ProgramCoordinator::CheckRunning(Time now) {
     // The reports of the other agents may be on their way.
     if (ranks_due_ == kNever) ranks_due_ = now + programs_.rank_grace;
     if (now < ranks_due_) return false;
-    FailCurrent({members_.front().pod, "launcher", 0, "the launcher ended with exit code 0, but " + missing},
-                true, now);
+    const auto launcher =
+        std::find_if(members_.begin(), members_.end(), [&](const Member& m) { return Decides(m); });
+    FailCurrent({launcher->pod, "launcher", 0, "the launcher ended with exit code 0, but " + missing}, true,
+                now);
     return true;
   }
   const int32_t size = Workers();

@@ -37,8 +37,8 @@ struct ProgramPolicy {
   ProgramRole workers;
   std::vector<ProgramRole> roles = {};  // in addition to the workers, in the order of ranks
   Decider decider = Decider::kAll;
-  // The program of the first worker launches the ranks of MPI in all workers. Its exit code 0 counts only
-  // when the agents have seen all of its ranks (rank_accounts.h).
+  // The program that decides launches the ranks of MPI in all workers: kFirst or kRole. Its exit code 0
+  // counts only when the agents have seen all of its ranks (rank_accounts.h).
   bool counts_ranks = false;
   std::string decider_role = {};
   // Of programs that start again alone: the wait before the first start, which doubles with each of them, and

@@ -12,7 +12,7 @@ std::string FindMissingRank(const std::vector<RanksOfWorker>& workers) {
   std::map<int32_t, std::map<int32_t, int64_t>> worlds;  // counts, by size and rank
   std::string idle;
   for (const RanksOfWorker& worker : workers) {
-    if (worker.ranks->empty() && idle.empty()) idle = worker.pod;
+    if (worker.ranks->empty() && !worker.launcher && idle.empty()) idle = worker.pod;
     for (const RankCount& one : *worker.ranks) worlds[one.size][one.rank] += one.count;
   }
   if (worlds.empty())

@@ -15,6 +15,7 @@ namespace ringmaster::rendezvous {
 struct RanksOfWorker {
   std::string pod;
   const std::vector<RankCount>* ranks;  // that its agent has seen end with exit code 0
+  bool launcher = false;                // the pod is a launcher's, and need not have a rank
 };
 
 // Returns what is missing, for people; empty when nothing is: at least one rank ran in each worker, and for

@@ -37,8 +37,10 @@ struct MpiJobPods {
   std::string worker_path;
   int64_t replicas = 1;
   int64_t slots = 1;
+  bool apart = false;  // the launcher has a separate pod
 };
-// Completes spec.workers.template.
+// Completes spec.workers.template. The first worker runs the launcher, or the role launcher where its pod has
+// what those of the workers lack.
 void ConvertMpiPods(Source& source, const MpiJobPods& pods, Json& job);
 
 // `runtimes` are the documents with a TrainingRuntime or a ClusterTrainingRuntime.
@@ -55,6 +57,9 @@ struct TemplatePlace {
   std::string container;     // the name of the container that trains: pytorch
   std::string command_path;  // path of the command, where it has one
 };
+
+// Adapts what does not depend on the framework. Returns the container that trains; null after a refusal.
+Json* PrepareTemplate(Source& source, const TemplatePlace& place, Json& pod_template);
 
 // Completes spec.workers.template from the pod template of a source: finds the container that trains, adapts
 // the options of torchrun (framework pytorch), and chooses launch.kind none when there is no command.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The pods of an MPIJob: its launcher becomes the command of the workers, of which the first runs it.
+// The pods of an MPIJob: its launcher becomes the command of the workers, of which the first runs it. A
+// launcher whose pod has another image or further settings becomes the role launcher.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -81,28 +82,57 @@ class MpiPods {
       return source_.Refuse(pods_.launcher_path,
                             "must have a container with the command that starts mpirun: the agent starts it");
     if (worker == nullptr) return source_.Refuse(pods_.worker_path, "must have spec.containers");
+    const std::vector<std::string> own = OfLauncherOnly(launcher_template, worker_template);
+    if (pods_.apart && !own.empty())
+      return MakeRole(std::move(launcher_template), std::move(worker_template));
     TakeCommand(*launcher, *worker);
     TakeEnvironment(*launcher, *worker);
-    Compare(launcher_template, worker_template, *launcher, *worker);
+    if (!own.empty())
+      source_.Note(pods_.launcher_path, fmt::format("the launcher runs in the first worker, without its {}",
+                                                    fmt::join(own, ", ")));
     UseTemplate(source_, {pods_.worker_path, "", pods_.launcher_path}, std::move(worker_template), "", "",
                 job_);
   }
 
  private:
+  // The launcher keeps its pod, and the workers only serve it.
+  void MakeRole(Json launcher_template, Json worker_template) {
+    Json& spec = job_["spec"];
+    AdaptCommand(*FirstContainer(launcher_template));
+    UseTemplate(source_, {pods_.launcher_path, "", pods_.launcher_path}, std::move(launcher_template), "", "",
+                job_);
+    const Json role = {{"name", "launcher"}, {"template", std::move(spec["workers"]["template"])}};
+    Json* worker = PrepareTemplate(source_, {pods_.worker_path, "", ""}, worker_template);
+    if (worker == nullptr) return;
+    LeaveOutCommand(*worker);
+    spec["workers"]["template"] = std::move(worker_template);
+    spec["roles"] = Json::array({role});
+  }
+
   void TakeCommand(const Json& launcher, Json& worker) {
-    if (worker.contains("command") || worker.contains("args"))
-      source_.Note(pods_.worker_path + ".spec.containers",
-                   "the command of the workers was left out: agents take the place of sshd");
-    worker.erase("args");
+    LeaveOutCommand(worker);
     for (const char* member : {"command", "args", "workingDir"}) {
       if (launcher.contains(member)) worker[member] = launcher[member];
     }
+    AdaptCommand(worker);
+  }
+
+  void LeaveOutCommand(Json& worker) {
+    if (worker.contains("command") || worker.contains("args"))
+      source_.Note(pods_.worker_path + ".spec.containers",
+                   "the command of the workers was left out: agents take the place of sshd");
+    worker.erase("command");
+    worker.erase("args");
+  }
+
+  // Removes from the launcher's command what the agent gives it.
+  void AdaptCommand(Json& container) {
     std::vector<std::string> removed;
     int64_t ranks = 0;
     for (const char* member : {"command", "args"}) {
-      if (!worker.contains(member) || !worker[member].is_array()) continue;
-      for (std::string& word : RemoveHosts(worker[member])) removed.push_back(std::move(word));
-      ranks = std::max(ranks, RanksOf(worker[member]));
+      if (!container.contains(member) || !container[member].is_array()) continue;
+      for (std::string& word : RemoveHosts(container[member])) removed.push_back(std::move(word));
+      ranks = std::max(ranks, RanksOf(container[member]));
     }
     const std::string path = pods_.launcher_path + ".spec.containers";
     if (!removed.empty())
@@ -128,30 +158,22 @@ class MpiPods {
     }
   }
 
-  // Notes what only the launcher's pod had.
-  void Compare(const Json& launcher_template, const Json& worker_template, const Json& launcher,
-               const Json& worker) {
-    const std::string path = pods_.launcher_path + ".spec.containers";
-    if (json::Text(launcher, "image") != json::Text(worker, "image"))
-      source_.Note(path,
-                   fmt::format("the launcher runs in the first worker, so in its image {} instead of {}",
-                               json::Text(worker, "image"), json::Text(launcher, "image")));
-    std::vector<std::string> lost;
+  // Returns what only the launcher's pod has.
+  static std::vector<std::string> OfLauncherOnly(Json& launcher_template, Json& worker_template) {
+    std::vector<std::string> own;
     const auto collect = [&](const Json& theirs, const Json& ours, const std::string& prefix,
                              std::initializer_list<std::string_view> taken) {
       if (!theirs.is_object()) return;
       for (const auto& [key, value] : theirs.items()) {
         const bool known = std::find(taken.begin(), taken.end(), key) != taken.end();
         if (!known && (!ours.is_object() || !ours.contains(key) || ours[key] != value))
-          lost.push_back(prefix + key);
+          own.push_back(prefix + key);
       }
     };
     collect(launcher_template["spec"], worker_template["spec"], "spec.", {"containers", "restartPolicy"});
-    collect(launcher, worker, "spec.containers[0].",
-            {"name", "image", "command", "args", "workingDir", "env", "resources", "imagePullPolicy"});
-    if (!lost.empty())
-      source_.Note(pods_.launcher_path, fmt::format("the launcher runs in the first worker, without its {}",
-                                                    fmt::join(lost, ", ")));
+    collect(*FirstContainer(launcher_template), *FirstContainer(worker_template), "spec.containers[0].",
+            {"name", "command", "args", "workingDir", "env", "resources", "imagePullPolicy"});
+    return own;
   }
 
   Source& source_;

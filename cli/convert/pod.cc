@@ -81,9 +81,7 @@ std::string ProcessesOfTorchrun(Source& source, const std::string& path, const s
 
 }  // namespace
 
-void UseTemplate(Source& source, const TemplatePlace& place, Json pod_template, const std::string& processes,
-                 const std::string& processes_path, Json& job) {
-  Json& spec = job["spec"];
+Json* PrepareTemplate(Source& source, const TemplatePlace& place, Json& pod_template) {
   if (Json* pod =
           pod_template.contains("spec") && pod_template["spec"].is_object() ? &pod_template["spec"] : nullptr;
       pod != nullptr && pod->contains("restartPolicy")) {
@@ -91,9 +89,16 @@ void UseTemplate(Source& source, const TemplatePlace& place, Json pod_template, 
     pod->erase("restartPolicy");
   }
   Json* worker = NameWorker(source, place, pod_template);
-  if (worker == nullptr) {
-    return source.Refuse(place.path, "must have spec.containers with the container that trains");
-  }
+  if (worker == nullptr)
+    source.Refuse(place.path, "must have spec.containers with the container that trains");
+  return worker;
+}
+
+void UseTemplate(Source& source, const TemplatePlace& place, Json pod_template, const std::string& processes,
+                 const std::string& processes_path, Json& job) {
+  Json& spec = job["spec"];
+  Json* worker = PrepareTemplate(source, place, pod_template);
+  if (worker == nullptr) return;
   std::vector<std::string> command = Words(*worker, "command");
   const bool pytorch = spec["framework"] == "pytorch";
   if (command.empty()) {

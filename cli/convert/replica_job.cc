@@ -161,7 +161,7 @@ class ReplicaJob {
                      "must have a command: the agents start the programs of roles");
   }
 
-  // The launcher runs in the first worker. In a job without workers it is the only one.
+  // A job without workers has one that is the launcher.
   void Mpi(const std::vector<Role>& roles) {
     const std::string implementation = source_.TakeText("spec.mpiImplementation").value_or("OpenMPI");
     const std::string name = Lower(implementation);
@@ -186,7 +186,7 @@ class ReplicaJob {
     if (slots != 1) Spec()["workers"]["slots"] = std::to_string(slots);
     ConvertMpiPods(source_,
                    {launcher.pod_template, launcher.path + ".template", worker.pod_template,
-                    worker.path + ".template", replicas, slots},
+                    worker.path + ".template", replicas, slots, separate && !launcher_works},
                    job_);
   }
 

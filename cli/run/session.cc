@@ -179,6 +179,8 @@ class Session::Impl {
   std::vector<std::string> ArgvOf(const UserProgram& program) const {
     std::vector<std::string> argv = {worker_, plan_.library ? "train" : "run", "--"};
     argv.insert(argv.end(), program.command.begin(), program.command.end());
+    // Workers of MPI with a launcher apart: their agents run what it asks for.
+    if (program.command.empty()) argv.insert(argv.end(), {worker_, "ranks"});
     return argv;
   }
 

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <string_view>
 
+#include "api/launch.h"
 #include "base/json.h"
 
 namespace ringmaster::cli {
@@ -71,8 +72,9 @@ std::string Expand(std::string_view text, const std::map<std::string, std::strin
 
 namespace {
 
-Result<UserProgram> ReadProgram(const api::TrainingJob& job, const Json& pod,
-                                const std::string& pod_template) {
+// `needs_command`: whether the agent starts it.
+Result<UserProgram> ReadProgram(const api::TrainingJob& job, const Json& pod, const std::string& pod_template,
+                                bool needs_command) {
   const std::string list_of = pod_template + ".spec.containers";
   const Json* containers = nullptr;
   if (pod.is_object() && pod.contains("spec") && pod["spec"].is_object() &&
@@ -95,11 +97,13 @@ Result<UserProgram> ReadProgram(const api::TrainingJob& job, const Json& pod,
     }
   }
   const auto command = container.find("command");
-  if (command == container.end() || !command->is_array() || command->empty())
+  const bool has_command = command != container.end() && command->is_array() && !command->empty();
+  if (!has_command && needs_command)
     return Invalid(
         place + ".command",
         "required: the entry point of an image is not known here; give the command that trains, for "
         "example [python, train.py]");
+  if (!has_command) program.command.clear();
   std::error_code error;
   program.folder = std::filesystem::current_path(error).string();
   if (error) return Error{Code::kInvalid, "the current folder: " + error.message()};
@@ -114,7 +118,8 @@ Result<UserPrograms> ReadUserPrograms(const api::TrainingJob& job, std::vector<s
         "spec.launch.kind",
         "none needs a cluster: `ringmaster run` starts each program under an agent; remove the field");
   UserPrograms programs;
-  RM_ASSIGN(programs.workers, ReadProgram(job, job.spec.workers.template_, "spec.workers.template"));
+  RM_ASSIGN(programs.workers, ReadProgram(job, job.spec.workers.template_, "spec.workers.template",
+                                          api::WorkersNeedCommand(job.spec)));
   notes->push_back(
       "of spec.workers.template only command, args and env apply on one machine: the programs run "
       "in the current folder");
@@ -124,7 +129,7 @@ Result<UserPrograms> ReadUserPrograms(const api::TrainingJob& job, std::vector<s
       continue;
     }
     RM_ASSIGN(programs.roles[role.name],
-              ReadProgram(job, role.template_, fmt::format("spec.roles[{}].template", role.name)));
+              ReadProgram(job, role.template_, fmt::format("spec.roles[{}].template", role.name), true));
   }
   return programs;
 }

@@ -42,11 +42,13 @@ rendezvous::ProgramPolicy PolicyOf(const api::Spec& spec) {
           {role.name, role.replicas, RestartFrom(api::RestartOf(role)), api::CompletesOf(role)});
   }
   const std::string success = api::SuccessOf(spec);
-  if (success == "Rank0" || success == "Launcher") policy.decider = Decider::kFirst;
-  policy.counts_ranks = success == "Launcher";
-  if (success == "Chief") {
+  const bool launcher = success == "Launcher";
+  policy.counts_ranks = launcher;
+  if (success == "Chief" || (launcher && api::FindRole(spec, api::kLauncher) != nullptr)) {
     policy.decider = Decider::kRole;
-    policy.decider_role = api::kChief;
+    policy.decider_role = launcher ? api::kLauncher : api::kChief;
+  } else if (success == "Rank0" || launcher) {
+    policy.decider = Decider::kFirst;
   }
   policy.backoff_initial = seconds(spec.restart.backoff.initialSeconds);
   policy.backoff_max = seconds(spec.restart.backoff.maxSeconds);

@@ -58,7 +58,7 @@ const char* GangPhaseName(rendezvous::GangPhase phase) {
 namespace {
 
 // By number: names of existing pods depend on it, so it only grows.
-constexpr const char* kRoleNames[] = {"", "chief", "ps", "evaluator"};
+constexpr const char* kRoleNames[] = {"", "chief", "ps", "evaluator", "launcher"};
 
 }  // namespace
 

@@ -80,6 +80,9 @@ void WrapCommand(const api::TrainingJob& job, Json& container) {
   Json command = Json::array({AgentPath(), api::UsesLibrary(job.spec) ? "train" : "run", "--"});
   if (const auto theirs = container.find("command"); theirs != container.end() && theirs->is_array())
     for (Json& word : *theirs) command.push_back(std::move(word));
+  // The agents of such workers run what the launcher asks for.
+  if (api::LaunchesMpi(job.spec) && command.size() == 3)
+    command = Json::array({AgentPath(), "run", "--", AgentPath(), "ranks"});
   container["command"] = std::move(command);
 }
 

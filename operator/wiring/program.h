@@ -17,7 +17,8 @@ inline constexpr const char* kAgentFolder = "/ringmaster";
 // Adds the init container and the volume to `spec`, and the mount and the variables to `container`.
 void AddAgent(const api::TrainingJob& job, int32_t rank, const Context& context, Json& spec, Json& container);
 
-// Puts the agent in front of the command of the merged container; its arguments stay.
+// Puts the agent in front of the command of the merged container; its arguments stay. Without a command
+// (api::WorkersNeedCommand) the agent serves the launcher of MPI.
 void WrapCommand(const api::TrainingJob& job, Json& container);
 
 }  // namespace ringmaster::wiring

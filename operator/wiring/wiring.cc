@@ -2,9 +2,11 @@
 
 #include "operator/wiring/wiring.h"
 
+#include <string>
 #include <utility>
 
 #include "api/launch.h"
+#include "api/slots.h"
 #include "base/check.h"
 #include "operator/core/model.h"
 #include "operator/wiring/config_map.h"
@@ -78,8 +80,11 @@ Json PodOfTemplate(const api::TrainingJob& job, const std::string& job_uid, int3
 
 api::TrainingJob JobOfRole(api::TrainingJob job, const std::string& role, int32_t index) {
   Json own = api::TemplateOf(job.spec, role, index);
+  // The launcher of MPI passes the slots of each worker to mpirun.
+  if (!role.empty())
+    job.spec.workers.slots =
+        api::LaunchesMpi(job.spec) ? std::to_string(api::SlotsOf(job.spec.workers)) : "1";
   job.spec.workers.template_ = std::move(own);
-  if (!role.empty()) job.spec.workers.slots = "1";
   return job;
 }
 

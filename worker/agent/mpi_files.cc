@@ -27,12 +27,20 @@ Status LinkToAgent(const std::string& agent, const std::string& link) {
 
 }  // namespace
 
+int32_t LauncherAmong(const std::vector<rendezvous::Member>& members) {
+  const auto it = std::find_if(members.begin(), members.end(),
+                               [](const rendezvous::Member& member) { return member.role == "launcher"; });
+  return it == members.end() ? 0 : static_cast<int32_t>(it - members.begin());
+}
+
 std::string MpiHosts(const std::vector<rendezvous::Member>& members, const std::string& implementation,
                      int32_t slots) {
   std::string text;
-  for (const rendezvous::Member& member : members)
+  for (const rendezvous::Member& member : members) {
+    if (!member.role.empty()) continue;
     text += implementation == "openmpi" ? fmt::format("{} slots={}\n", member.pod, slots)
                                         : fmt::format("{}:{}\n", member.pod, slots);
+  }
   return text;
 }
 

@@ -45,7 +45,10 @@ Result<std::vector<MpiPeer>> ReadMpiPeers(const std::string& folder);
 // Errors: kNotFound with the names that there are.
 Result<MpiPeer> FindMpiPeer(const std::vector<MpiPeer>& peers, const std::string& pod);
 
-// Text of the hosts file.
+// Returns the rank of the program that launches the others: that of the role launcher, or else the first.
+int32_t LauncherAmong(const std::vector<rendezvous::Member>& members);
+
+// Text of the hosts file: the workers.
 std::string MpiHosts(const std::vector<rendezvous::Member>& members, const std::string& implementation,
                      int32_t slots);
 

@@ -2,7 +2,7 @@
 
 // MpiPod is the program of each pod of a job of framework mpi, which the agent starts for each incarnation
 // (`ringmaster-agent ranks [-- COMMAND ARGS...]`). It
-//  - runs the launcher, which is the user's command, if this is the first pod;
+//  - runs the launcher, which is the user's command, if this is the pod of the launcher;
 //  - starts what `ringmaster-agent rsh` of the launcher asks for: the daemons of MPI. Only a process that
 //    knows the pod's key of this incarnation may ask (mpi_files.h);
 //  - learns from the wrappers of the ranks (mpi_rank.h) how each rank ends, and reports to the agent through
@@ -31,7 +31,7 @@ namespace ringmaster::agent {
 
 class MpiPod {
  public:
-  // `launcher` empty: this is not the first pod.
+  // `launcher` empty: this pod only runs ranks.
   MpiPod(std::string folder, MpiPeer self, std::vector<std::string> launcher);
   ~MpiPod();
 

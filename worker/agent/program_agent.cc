@@ -313,6 +313,7 @@ void ProgramAgent::Start(const program::Start& start) {
                                   start.order.generation & 0xffffffff));
   if (socket_) variables.push_back("RINGMASTER_PROGRESS_SOCKET=" + socket_->path());
   mpi_failure_.clear();
+  launches_ = mpi() && start.rank == LauncherAmong(start.order.members);
   Result<std::vector<std::string>> command = config_.program;
   if (mpi()) command = PrepareMpi(start, &variables);
   Result<ProgramProcess> started =
@@ -332,8 +333,8 @@ void ProgramAgent::Start(const program::Start& start) {
   if (socket_) socket_->Read([](std::string_view) {});  // of the last program
   progress_.Begin(now);
   reports_before_ = progress_.reports();
-  // What ranks of MPI print comes out of the launcher, in the first pod.
-  const Duration silence = mpi() && start.rank > 0 ? Duration{0} : config_.silence;
+  // What ranks of MPI print comes out of the launcher.
+  const Duration silence = mpi() && !launches_ ? Duration{0} : config_.silence;
   hang_watch_.emplace(ProgramHangLimits{.step = config_.limits.step, .silence = silence});
   watch_at_ = now;
   spare_at_ = spare_command_.empty() ? kNever : now + kSpareDelay;
@@ -452,8 +453,7 @@ void ProgramAgent::OnEnded(int exit_code) {
       exit_code != 0 && now - last_words_at_ < kDyingLimit ? now - last_words_at_ : Duration{0};
   if (exit_code != 0 && !mpi_failure_.empty())
     return Feed(program::Ended{exit_code, "exit", mpi_failure_, now - mpi_failed_at_});
-  const bool launcher = mpi() && core_.state().rank == 0;
-  Feed(program::Ended{exit_code, launcher ? "launcher" : "exit", exit_code == 0 ? "" : LastWords(), ago});
+  Feed(program::Ended{exit_code, launches_ ? "launcher" : "exit", exit_code == 0 ? "" : LastWords(), ago});
 }
 
 // ---- MPI
@@ -481,7 +481,7 @@ Result<std::vector<std::string>> ProgramAgent::PrepareMpi(const program::Start& 
                                             path == nullptr ? "/usr/local/bin:/usr/bin:/bin" : path, is_set))
     variables->push_back(std::move(variable));
   std::vector<std::string> command = {self, "ranks"};
-  if (start.rank > 0) return command;
+  if (!launches_) return command;
   command.push_back("--");
   command.insert(command.end(), config_.program.begin(), config_.program.end());
   return command;

@@ -93,6 +93,7 @@ class ProgramAgent {
   Time spare_at_ = kNever;                    // when the next one starts
   std::optional<ProgressSocket> mpi_socket_;  // kMpiCounts
   std::string mpi_key_;                       // of the next incarnation
+  bool launches_ = false;                     // the program starts the ranks in all pods
   std::string mpi_failure_;                   // why the program is going to fail
   Time mpi_failed_at_{};
   Time last_words_at_{};                   // when the program wrote the last line to stderr

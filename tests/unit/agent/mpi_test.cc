@@ -46,6 +46,14 @@ TEST(MpiFiles, HostsAreInTheFormOfTheImplementation) {
   EXPECT_EQ(MpiHosts(TwoPods().members, "mpich", 2), "job-1-0:2\njob-1-1:2\n");
 }
 
+TEST(MpiFiles, ALauncherApartHasNoRanks) {
+  rendezvous::StartProgram order = TwoPods();
+  EXPECT_EQ(LauncherAmong(order.members), 0);
+  order.members.push_back({"c", "job-1-launcher-0", "10.0.0.3:4003", "launcher", "key-c"});
+  EXPECT_EQ(LauncherAmong(order.members), 2);
+  EXPECT_EQ(MpiHosts(order.members, "mpich", 2), "job-1-0:2\njob-1-1:2\n");
+}
+
 TEST(MpiFiles, TheUsersDefaultsStay) {
   const auto has = [](const std::vector<std::string>& list, const std::string& start) {
     return std::any_of(list.begin(), list.end(), [&](const std::string& v) { return v.starts_with(start); });

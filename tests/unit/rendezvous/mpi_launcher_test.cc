@@ -91,6 +91,46 @@ TEST_F(LauncherTest, EveryRunOfMpiIsCounted) {
   EXPECT_TRUE(report().incident.has_value());
 }
 
+// The launcher has a separate pod: agent 10.
+class LauncherApartTest : public LauncherTest {
+ protected:
+  LauncherApartTest() {
+    ProgramPolicy& policy = options_.programs->policy;
+    policy.decider = ProgramPolicy::Decider::kRole;
+    policy.decider_role = "launcher";
+    policy.roles = {{"launcher"}};
+    roles_ = {{10, "launcher"}};
+    Make(2, 2, 2);
+    Form({0, 1, 10});
+  }
+};
+
+TEST_F(LauncherApartTest, ItsSuccessCountsWithoutARankInItsPod) {
+  Ran(0, {{2, 0, 1}});
+  Ran(1, {{2, 1, 1}});
+  EXPECT_EQ(report().phase, GangPhase::kActive);
+  End(10, 0);
+  EXPECT_EQ(report().phase, GangPhase::kFinished);
+}
+
+TEST_F(LauncherApartTest, ItIsNamedWhenAWorkerHasSeenNoRank) {
+  Ran(0, {{2, 0, 1}, {2, 1, 1}});
+  End(10, 0);
+  Pass(seconds(3));
+  ASSERT_TRUE(report().incident.has_value());
+  EXPECT_EQ(report().incident->root.pod, "pod-10");
+  EXPECT_NE(report().incident->root.message.find("no rank ran on pod-1"), std::string::npos);
+}
+
+TEST_F(LauncherApartTest, ItStartsAgainWithAllRanks) {
+  End(10, 1, "no such program");
+  Pass(seconds(1));
+  ASSERT_TRUE(report().incident.has_value());
+  EXPECT_EQ(report().incident->root.pod, "pod-10");
+  EXPECT_EQ(state_[0].phase, ProgramPhase::kStopping);
+  EXPECT_EQ(state_[1].phase, ProgramPhase::kStopping);
+}
+
 TEST_F(LauncherTest, MembersGetTheKeysOfTheirIncarnation) {
   Make(2, 2, 2);
   state_[0].key = "a";

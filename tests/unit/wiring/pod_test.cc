@@ -50,6 +50,18 @@ TEST(Pod, SetsTheAgentsIdentity) {
   EXPECT_EQ(pod["metadata"]["labels"][kRankLabel], "1");
 }
 
+TEST(Pod, OfAWorkerWithoutACommandServesTheLauncher) {
+  const Case item = LoadCase("mpi-launcher");
+  const Json worker = PodOf(item.job, "uid-1", 0, item.context);
+  EXPECT_EQ(Worker(worker)["command"], Json::array({"/ringmaster/bin/ringmaster-agent", "run", "--",
+                                                    "/ringmaster/bin/ringmaster-agent", "ranks"}));
+  const Json launcher = PodOf(item.job, "uid-1", RanksOf(item.job, 2).back(), item.context);
+  EXPECT_EQ(launcher["metadata"]["name"], "ring-1-launcher-0");
+  EXPECT_EQ(Worker(launcher)["command"],
+            Json::array({"/ringmaster/bin/ringmaster-agent", "run", "--", "mpirun", "ring"}));
+  EXPECT_EQ(Env(launcher, "RINGMASTER_MPI_SLOTS"), "4");
+}
+
 TEST(Pod, OfARoleHasItsNameLabelsAndTemplate) {
   const Case item = LoadCase("tensorflow-roles");
   const std::vector<int32_t> ranks = RanksOf(item.job, 2);
