@@ -58,7 +58,8 @@ class View {
 //  - the job exists with this uid, otherwise kNotFound: a late write never touches a job of the same name. An
 //    empty uid, for strays that no job owns, is valid with DeletePod, UntrackPod and ReleaseWorkload;
 //  - SetStatus: the job's revision is `if_revision`, otherwise kConflict;
-//  - CreatePod: no pod of that name exists, otherwise kAlreadyExists;
+//  - CreatePod: no pod of that name exists, otherwise kAlreadyExists; in a gang of the operator's gate, a pod
+//    without a gate has a reserved place, otherwise kConflict;
 //  - DeletePod: a pod of that name exists, otherwise kNotFound, and has that uid, otherwise kConflict;
 //  - UntrackPod: a pod of that name has that uid, otherwise kConflict, or does not exist;
 //  - ReserveRoom: the nodes have room for all of its pods in addition to all pods that have a place,

@@ -20,9 +20,10 @@ namespace ringmaster::core {
 // ---- placement
 //
 // With the operator's own gate, a gang waits without pods until the nodes have room for it. Then its places
-// are reserved, the pods are created gated, and they are released together once all of them exist: a quota or
-// an admission webhook may refuse some of them, and a part of a gang must not hold nodes. The pods of a
-// gang that runs and restarts in place already join it one by one, without gates.
+// are reserved and its pods are created, free to be scheduled. A quota or an admission webhook may refuse
+// some of them, and a part of a gang must not hold nodes: then the others are withdrawn, and until a write
+// succeeds the gang's pods are created gated and released together once all of them exist. The pods of a gang
+// that runs and restarts in place already join it one by one.
 //
 // With any gang provider, a gang that did not find its nodes in time is withdrawn, so that other jobs can use
 // the nodes that it holds, and tried again after a pause. The pauses of two jobs differ, so that two gangs
@@ -120,17 +121,33 @@ Duration WithdrawalPause(const Job& job, int32_t withdrawals) {
   return pause / 2 + Duration(static_cast<int64_t>(rng.Uniform() * static_cast<double>(pause.count() / 2)));
 }
 
-Decision Withdraw(const Observed& o, const Placement& p, Time now) {
+// Ends the attempt of a gang that has no nodes for all of its pods, and pauses. `event`, `why`: for people.
+Decision Withdraw(const Observed& o, const Placement& p, Time now, Reason event, const std::string& why) {
   Ledger next = o.status.ledger;
   next.withdrawn_for = MissingText(o, p, now);
   next.withdrawals += 1;
   BeginAttempt(o, next, now);
   const Duration pause = WithdrawalPause(o.job, next.withdrawals);
   next.not_before = now + pause;
-  std::string message = fmt::format("{}; not placed within {} s: all workers are withdrawn, next try in {} s",
-                                    next.withdrawn_for, ToMs(o.job.gang_timeout) / 1000, ToMs(pause) / 1000);
+  std::string message = fmt::format("{}; {}: all workers are withdrawn, next try in {} s", next.withdrawn_for,
+                                    why, ToMs(pause) / 1000);
   return WriteLedger(o, std::move(next), now, "the gang is withdrawn",
-                     {{true, ReasonName(Reason::kGangTimeout), std::move(message)}});
+                     {{true, ReasonName(event), std::move(message)}});
+}
+
+// Withdraws a gang that has not run yet and may be scheduled in part, while the rest of it is refused.
+std::optional<Decision> WithdrawRefused(const Observed& o, Time now) {
+  if (!ReservesRoom(o) || !o.refusal || o.status.ledger.ready_since) return std::nullopt;
+  const Placement p = PlacementOf(o, o.status.ledger);
+  const int32_t free = p.exist - static_cast<int32_t>(p.gated.size());
+  if (free == 0 || free >= p.needed) return std::nullopt;
+  return Withdraw(o, p, now, ReasonOf(o.refusal->kind),
+                  fmt::format("{} of {} workers were created", p.exist, p.wanted));
+}
+
+// Whether a gang that reserves room is created gated.
+bool CreatesGated(const Observed& o, const Placement& p) {
+  return ReservesRoom(o) && !RunsAlready(o, p) && (o.refusal || !p.gated.empty());
 }
 
 // Removes the gates of the pods that may be scheduled now.
@@ -263,6 +280,7 @@ std::vector<std::string> ExcludedNodes(const Ledger& ledger, Time now) {
 }
 
 std::optional<Decision> CheckPlacement(const Observed& o, Time now, Requeue& requeue) {
+  if (auto decision = WithdrawRefused(o, now)) return decision;
   const auto limit = PlacementLimit(o);
   if (!limit) return std::nullopt;
   if (now < *limit) {
@@ -278,7 +296,8 @@ std::optional<Decision> CheckPlacement(const Observed& o, Time now, Requeue& req
     requeue.By(last_chance);
     return std::nullopt;
   }
-  return Withdraw(o, p, now);
+  return Withdraw(o, p, now, Reason::kGangTimeout,
+                  fmt::format("not placed within {} s", ToMs(o.job.gang_timeout) / 1000));
 }
 
 // ---- convergence
@@ -355,11 +374,9 @@ Ledger Milestones(const Observed& o, Time now, Requeue& requeue) {
 //
 // The pods of a starting gang change every few milliseconds, and each status write costs more than a pod.
 // The write waits until all pods run, or until none has changed for as long as the start took so far: a slow
-// gang costs a few writes, not one per pod. A job that restarts in place is written at once when it has its
-// nodes, since it takes a moment longer to start.
+// gang costs a few writes, not one per pod.
 std::optional<Time> SettledAt(const Observed& o, const Ledger& next) {
   if (next.ready_since) return std::nullopt;
-  if (o.job.in_place && next.placed && !o.status.ledger.placed) return std::nullopt;
   std::optional<Time> first;
   Time last{};
   for (const Pod& pod : o.pods) {
@@ -418,7 +435,7 @@ void Create(const Observed& o, const std::vector<int32_t>& absent, bool draining
   if (Reserve(o, admitted, now, decision)) return;
   const std::vector<std::string> excluded = ExcludedNodes(ledger, now);
   const std::vector<std::string> avoided = AvoidedNodes(ledger, now);
-  const bool gated = ReservesRoom(o) && !RunsAlready(o, PlacementOf(o, ledger));
+  const bool gated = CreatesGated(o, PlacementOf(o, ledger));
   int32_t created = 0;
   for (const int32_t rank : absent) {
     if (ReservesRoom(o) && !std::binary_search(admitted.begin(), admitted.end(), rank)) continue;

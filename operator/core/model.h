@@ -23,8 +23,8 @@
 //  I10. Counters never decrease, and no second of a job's life is accounted twice.
 //  I11. A gang is released as a whole and only when there is room for it. With the operator's gate no pod is
 //       created before its place is reserved, so a gang that waits for room holds nothing. Gangs do not block
-//       each other for ever: one that has not found its nodes in time releases what it holds, and one that
-//       holds nothing is not withdrawn.
+//       each other for ever: one that has not found its nodes in time, or of which some pods are refused,
+//       releases what it holds, and one that holds nothing is not withdrawn.
 //  I12. Pods are created after the supporting objects, which are created again when they are deleted.
 //  I13. After a refusal nothing is requested again before its pause is over.
 //  I14. New pods avoid excluded nodes until the exclusion ends.

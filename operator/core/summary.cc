@@ -235,8 +235,7 @@ std::pair<Reason, std::string> WhyNotPlaced(const SummaryInput& s) {
   if (const Refusal* refusal = RefusalOf(s.o)) return {ReasonOf(refusal->kind), count};
   if (l.not_before && *l.not_before > s.now) {
     if (l.withdrawals > 0)
-      return {Reason::kGangTimeout, fmt::format("{}; withdrawn after {} s, next try later", l.withdrawn_for,
-                                                ToMs(s.o.job.gang_timeout) / 1000)};
+      return {Reason::kGangTimeout, fmt::format("{}; withdrawn, next try later", l.withdrawn_for)};
     return {Reason::kBackOff, fmt::format("{}; the next pods are created after a pause", count)};
   }
   if (p.exist == 0 && (!s.o.prepared || s.o.prepared->attempt != l.attempt) && !s.counts.older)

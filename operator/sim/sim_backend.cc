@@ -454,8 +454,9 @@ void SimBackend::Execute(control::Write write, std::function<void(Result<Revisio
     if (const Cached& cached = cache_[write.key]; cached.job) {
       const core::Job& job = cached.job->job;
       create->domain = DomainOf(write.key, job, create->name);
-      const bool reserves = !job.TopologyKey().empty() && !job.autoscaler && !options_.forgets_reservations &&
-                            !options_.never_says_full && world_.provider() == core::GangProvider::kGate;
+      const bool reserves = (!create->gated || !job.TopologyKey().empty()) && !world_.nodes().empty() &&
+                            !job.autoscaler && !options_.forgets_reservations && !options_.never_says_full &&
+                            world_.provider() == core::GangProvider::kGate;
       if (reserves && !capacity_.ReservedFor(PodId(write.key, create->name)))
         return done(Error{Code::kConflict, "no place is reserved for " + create->name});
     }

@@ -114,9 +114,10 @@ void KubeBackend::Perform(const Job& job, const control::Write& write, const cor
                           Done done) {
   const std::string& space = write.key.namespace_;
   if (job->deleted) return done(Error{Code::kForbidden, "job " + write.key.ToString() + " is being deleted"});
-  // Its place decides its domain. The place may be lost since it was reserved.
-  if (!job->spec->job.TopologyKey().empty() && !job->spec->job.autoscaler &&
-      GangOf(*job) == wiring::Gang::kGate) {
+  // Its place decides its domain, and without a gate it needs it at once. The place may be lost since it was
+  // reserved.
+  const bool needs_place = !action.gated || !job->spec->job.TopologyKey().empty();
+  if (needs_place && !job->spec->job.autoscaler && GangOf(*job) == wiring::Gang::kGate) {
     bool has_place = false;
     {
       MutexLock lock(mutex_);

@@ -27,8 +27,12 @@ constexpr Duration kSpecLag = seconds(30);
 // The view may not include a lost node yet, and requests may be in flight.
 constexpr Duration kOtherLeaderLag = seconds(15);
 constexpr Duration kNodeLag = seconds(15);
-// A pod without room in its domain is created again.
-constexpr Duration kStrandedLag = seconds(25);
+// A request that is not late.
+constexpr Duration kRequestLag = seconds(1);
+// The scheduler's choices are known.
+constexpr Duration kBindLag = seconds(5);
+// A pod without room in its domain is created again, also when the first requests fail.
+constexpr Duration kStrandedLag = seconds(45);
 // A victim learns that the other job has started.
 constexpr Duration kPreemptionLag = seconds(60);
 // A live read repairs a stale view; then the objects are recreated.
@@ -395,7 +399,15 @@ void Checker::CheckCreated(const Key& key, const JobTruth& job, const core::Pod&
   Require(!ledger.suspended && !ledger.stop_since, "I7", pod.name + " was created while stopped");
   Require(clocks_are_wrong_ || !ledger.not_before || scheduler_.now() >= *ledger.not_before, "I9",
           pod.name + " was created during the back-off");
-  if (!pod.gated) CheckRoom(pod.name + " was created", {pod.uid});
+  // A request that takes long finds another world. So does one on whose way the scheduler gives the reserved
+  // place to a pod that had another one.
+  const Time now = scheduler_.now();
+  const auto decided = creations_.find(job.job.uid + "/" + pod.name);
+  bool changed = decided != creations_.end() && now - decided->second > kRequestLag;
+  for (const auto& [other, truth] : world_.jobs())
+    for (const auto& [name, p] : truth.pods)
+      changed = changed || (truth.job.uid != job.job.uid && p.pod.bound() && now - p.pod.placed < kBindLag);
+  if (!pod.gated && !changed) CheckRoom(pod.name + " was created", {pod.uid});
   if (job.queue.empty() || scheduler_.now() - job.queue_changed < kSpecLag) return;
   // A deposed leader may have cleared the admission of a job that it saw suspended, and the new leader's view
   // is behind.
@@ -452,6 +464,9 @@ void Checker::OnDecision(const core::Observed& o, const core::Decision& decision
   if (writes > 0 && decision.actions.size() > 1)
     Require(false, "I1", "status and actions in one decision: " + core::ToString(decision));
   CheckGangDecision(o, decision, now);
+  for (const core::Action& action : decision.actions)
+    if (const auto* create = std::get_if<core::CreatePod>(&action))
+      creations_[o.job.uid + "/" + create->name] = scheduler_.now();
 }
 
 // Checks the decision against the controller's knowledge at that time.
@@ -504,6 +519,14 @@ void Checker::CheckGangDecision(const core::Observed& o, const core::Decision& d
                 o.job.autoscaler,
             "I11", fmt::format("{} of {} pods are released", release->pods.size(), ledger.gang_size));
   }
+  const auto free = std::count_if(o.pods.begin(), o.pods.end(), [&](const core::Pod& pod) {
+    return pod.attempt == ledger.attempt && o.job.HasRank(ledger.gang_size, pod.rank) && pod.alive() &&
+           !pod.deleting() && !pod.gated;
+  });
+  Require(!runs || !decision.actions.empty() || !core::ReservesRoom(o) || !o.refusal || ledger.ready_since ||
+              o.job.in_place || !ledger.succeeded.empty() || free == 0 ||
+              free >= ledger.gang_size + o.job.RolePods(),
+          "I11", fmt::format("{} of {} pods stay, though others are refused", free, ledger.gang_size));
   if (const auto* set =
           decision.actions.empty() ? nullptr : std::get_if<core::SetStatus>(&decision.actions.front())) {
     CheckSuspects(o, set->status.ledger, now);

@@ -87,7 +87,8 @@ class Checker {
   bool clocks_are_wrong_ = false;
   Time decided_at_{};
   int64_t decided_then_ = 0;      // decisions at that moment
-  std::set<std::string> strays_;  // uids of pods that a deposed leader created
+  std::map<std::string, Time> creations_;  // pods by name: when their creation was last decided
+  std::set<std::string> strays_;           // uids of pods that a deposed leader created
 };
 
 }  // namespace ringmaster::sim

@@ -135,6 +135,12 @@ Decision WithdrawsWaitingGangs(const Observed& o, Time now) {
   return core::Decide(o, now);
 }
 
+Decision KeepsRefusedParts(const Observed& o, Time now) {
+  Decision decision = core::Decide(o, now);
+  if (decision.reason != "the gang is withdrawn" || !o.refusal) return decision;
+  return {{}, {}, now + seconds(1), "the gang is kept"};
+}
+
 Decision ForgetsExclusion(const Observed& o, Time now) {
   Decision decision = core::Decide(o, now);
   for (core::Action& action : decision.actions)
@@ -297,6 +303,8 @@ const char* MutationName(Mutation mutation) {
       return "forgets-first-size";
     case Mutation::kWithdrawsWaitingGangs:
       return "withdraws-waiting-gangs";
+    case Mutation::kKeepsRefusedParts:
+      return "keeps-refused-parts";
     case Mutation::kReleasesEarly:
       return "releases-early";
     case Mutation::kHoldsStrays:
@@ -390,6 +398,8 @@ Decider Mutate(Mutation mutation) {
       };
     case Mutation::kWithdrawsWaitingGangs:
       return WithdrawsWaitingGangs;
+    case Mutation::kKeepsRefusedParts:
+      return KeepsRefusedParts;
     case Mutation::kForgetsExclusion:
       return ForgetsExclusion;
     case Mutation::kIgnoresRefusal:

@@ -48,6 +48,7 @@ enum class Mutation : int {
   kChargesRestarts,        // charges workers whose node started again
   kForgetsFirstSize,       // a new job takes another size before its first status is written
   kWithdrawsWaitingGangs,  // even those that hold nothing
+  kKeepsRefusedParts,      // leaves nodes to a gang of which some pods are refused
   kReleasesEarly,          // lets go of a pod before its end is accounted
   kHoldsStrays,            // never lets go of the pods of deleted jobs
   kKillsOrphans,           // deletes pods that run on without their job

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Gang placement: prepare, create gated, release together, withdraw; and refusals, which prevent the creation
-// of pods.
+// Gang placement: prepare, reserve, create, withdraw; and refusals, which prevent the creation of pods, and
+// after which a gang is created gated and released together.
 #include <gtest/gtest.h>
 
 #include "operator/core/decide_steps.h"
@@ -11,15 +11,27 @@
 namespace ringmaster::core {
 namespace {
 
-// Returns a gang of `size` for which there is room for `room`: all of its pods exist, gated, or it waits.
-Observed GatedWorld(int32_t size, int32_t room, bool native = false) {
+const Refusal kQuotaRefusal = {RefusalKind::kQuota, "exceeded quota: gpus", kT0 - seconds(2), kT0};
+
+// Returns a gang of `size`, of which nothing exists yet, for which there is room for `room`.
+Observed WaitingWorld(int32_t size, int32_t room, bool native = false) {
   Observed o = NewWorld(size);
   o.job.in_place = native;
   o.job.min = native ? 2 : size;
   o.provider = GangProvider::kGate;
   o.fit = {room, room < size ? "needs 8 x nvidia.com/gpu on 4 nodes; 2 nodes have room" : ""};
-  // Write the attempt, prepare, reserve the places, create the pods.
-  for (int i = 0; i < 4; ++i) Obey(o, Decide(o, kT0), kT0);
+  // Write the attempt, prepare, reserve the places.
+  for (int i = 0; i < 3; ++i) Obey(o, Decide(o, kT0), kT0);
+  return o;
+}
+
+// Returns such a gang after pods of it were refused and the cause is gone: all of its pods exist, gated, or
+// it waits.
+Observed GatedWorld(int32_t size, int32_t room, bool native = false) {
+  Observed o = WaitingWorld(size, room, native);
+  o.refusal = kQuotaRefusal;
+  Obey(o, Decide(o, kT0), kT0);
+  o.refusal.reset();
   EXPECT_EQ(o.pods.size(), room < size ? 0 : static_cast<size_t>(size));
   return o;
 }
@@ -41,10 +53,64 @@ Observed CrowdedWorld(int32_t size) {
 
 const Condition& ConditionOf(const Observed& o, ConditionType type) { return o.status.display.Of(type); }
 
-TEST(Gang, PodsAreCreatedGatedAfterTheSupportingObjects) {
-  Observed o = GatedWorld(4, 0);
-  for (const Pod& pod : o.pods) EXPECT_TRUE(pod.gated);
+TEST(Gang, PodsAreCreatedAfterTheSupportingObjects) {
+  Observed o = WaitingWorld(4, 4);
   EXPECT_EQ(o.prepared, (PrepareGang{1, 4, 4}));
+  const auto created = All<CreatePod>(Decide(o, kT0));
+  ASSERT_EQ(created.size(), 4U);
+  for (const CreatePod& create : created) EXPECT_FALSE(create.gated);
+  Settle(o, kT0);
+  EXPECT_TRUE(o.status.ledger.placed);
+}
+
+TEST(Gang, OfWhichSomePodsAreRefusedIsWithdrawnAndCreatedGated) {
+  Observed o = WaitingWorld(4, 4);
+  Obey(o, Decide(o, kT0), kT0);
+  o.pods.resize(2);
+  o.refusal = kQuotaRefusal;
+  const Decision withdraw = Decide(o, kT0);
+  const Ledger after = Written(withdraw);
+  EXPECT_EQ(after.attempt, 2);
+  ASSERT_EQ(withdraw.events.size(), 1U);
+  EXPECT_EQ(withdraw.events[0].reason, "QuotaExceeded");
+  EXPECT_TRUE(withdraw.events[0].message.starts_with(
+      "exceeded quota: gpus; 2 of 4 workers were created: all workers are withdrawn"));
+  Settle(o, kT0);
+  EXPECT_TRUE(o.pods.empty());
+  const Time later = *after.not_before;
+  for (int i = 0; i < 9 && o.pods.empty(); ++i) Obey(o, Decide(o, later), later);
+  ASSERT_EQ(o.pods.size(), 4U);
+  for (const Pod& pod : o.pods) EXPECT_TRUE(pod.gated);
+  // One is refused again: the others hold no nodes, so they stay.
+  o.pods.resize(3);
+  const Decision more = Decide(o, later);
+  ASSERT_EQ(All<CreatePod>(more).size(), 1U);
+  EXPECT_TRUE(All<CreatePod>(more)[0].gated);
+  o.refusal.reset();
+  Settle(o, later);
+  EXPECT_TRUE(o.status.ledger.placed);
+}
+
+TEST(Gang, WithItsMinimumStaysWhenFurtherPodsAreRefused) {
+  Observed o = WaitingWorld(4, 4, true);
+  Obey(o, Decide(o, kT0), kT0);
+  o.pods.resize(2);
+  o.refusal = kQuotaRefusal;
+  Settle(o, kT0);
+  EXPECT_EQ(o.status.ledger.attempt, 1);
+}
+
+TEST(Gang, ThatRanKeepsItsStateWhenAReplacementIsRefused) {
+  Observed o = RunningWorld(4);
+  o.job.min = 3;
+  o.provider = GangProvider::kGate;
+  o.prepared = PrepareGang{1, 4, 3};
+  o.pods.resize(2);
+  o.refusal = kQuotaRefusal;
+  o.refusal->retry_at = kT0 + seconds(60);
+  Settle(o, kT0);
+  EXPECT_EQ(o.status.ledger.attempt, 1);
+  EXPECT_EQ(o.pods.size(), 2U);
 }
 
 TEST(Gang, IsReleasedAsAWholeWhenThereIsRoom) {
@@ -252,11 +318,7 @@ TEST(Gang, AnElasticJobStartsSmallerAfterTheTimeout) {
   const Time late = kT0 + o.job.gang_timeout;
   EXPECT_EQ(All<ReserveRoom>(Decide(o, late)), (std::vector<ReserveRoom>{{1, {0, 1}}}));
   for (int i = 0; i < 2; ++i) Obey(o, Decide(o, late), late);  // reserve, create
-  const Decision smaller = Decide(o, late);
-  const auto released = All<ReleaseGang>(smaller);
-  ASSERT_EQ(released.size(), 1U);
-  EXPECT_EQ(released[0].pods.size(), 2U);
-  Obey(o, smaller, late);
+  EXPECT_EQ(o.pods.size(), 2U);
   o.fit.room = 0;
   Settle(o, late);
   EXPECT_TRUE(o.status.ledger.placed);
@@ -293,10 +355,8 @@ TEST(Gang, AnElasticJobThatRanContinuesWhenItsMinimumHasRoom) {
   o.provider = GangProvider::kGate;
   o.fit = {1, "needs 8 x nvidia.com/gpu on 2 nodes; 1 node has room"};
   o.pods.resize(2);
-  for (int i = 0; i < 10 && All<ReleaseGang>(Decide(o, kT0)).empty(); ++i) Obey(o, Decide(o, kT0), kT0);
-  const auto released = All<ReleaseGang>(Decide(o, kT0));
-  ASSERT_EQ(released.size(), 1U);
-  EXPECT_EQ(released[0].pods.size(), 1U);
+  for (int i = 0; i < 10 && o.pods.size() < 3; ++i) Obey(o, Decide(o, kT0), kT0);
+  EXPECT_EQ(o.pods.size(), 3U);
 }
 
 TEST(Gang, UnscheduledPodsAreRecreatedWhenAnExclusionEnds) {
