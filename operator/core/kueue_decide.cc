@@ -42,6 +42,14 @@ SetWorkloadStatus StatusOf(const Workload& w, SetWorkloadStatus::Change change) 
   return {w.name, w.uid, w.revision, change};
 }
 
+// Appends the next step of removing the Workload: our finalizer holds it until its deletion was requested.
+void Remove(const Workload& w, std::vector<Action>& actions) {
+  if (!w.deleting)
+    actions.push_back(DeleteWorkload{w.name, w.uid});
+  else if (w.held)
+    actions.push_back(ReleaseWorkload{w.name, w.uid});
+}
+
 }  // namespace
 
 bool HeldByQuota(const Observed& o) {
@@ -129,13 +137,9 @@ bool SettleWorkload(const Observed& o, Time now, std::vector<Action>& actions, R
     // A finished one cannot be admitted again.
     const bool unwanted = &w != live || o.job.suspend || (quota.queue.empty() && !w.reserved) ||
                           (w.reserved && !w.evicted && !Suffices(o.job, w));
-    if (w.deleting) {
-      ending = true;
-      if (w.held) actions.push_back(ReleaseWorkload{w.name, w.uid});
-    } else if (unwanted) {
-      ending = true;
-      actions.push_back(DeleteWorkload{w.name, w.uid});
-    }
+    if (!w.deleting && !unwanted) continue;
+    ending = true;
+    Remove(w, actions);
   }
   if (ending) return actions.size() > before;
   if (live != nullptr && live->reserved) {
@@ -170,12 +174,7 @@ bool SettleWorkload(const Observed& o, Time now, std::vector<Action>& actions, R
 void ReportToQuota(const Observed& o, std::vector<Action>& actions) {
   if (!o.quota || o.quota->api != Quota::Api::kRead) return;
   if (!Manages(o)) {
-    for (const Workload& left : o.quota->workloads) {
-      if (!left.deleting)
-        actions.push_back(DeleteWorkload{left.name, left.uid});
-      else if (left.held)
-        actions.push_back(ReleaseWorkload{left.name, left.uid});
-    }
+    for (const Workload& left : o.quota->workloads) Remove(left, actions);
     return;
   }
   const Workload* w = LiveWorkload(o);

@@ -340,6 +340,22 @@ TEST(Kueue, AChangedLabelIsFollowedWhileTheJobWaits) {
   EXPECT_EQ(running.pods.size(), 2U) << "not while it has quota";
 }
 
+// A job that runs without a queue needs no Workload. One without quota is deleted, then let go of.
+TEST(Kueue, AWorkloadOfAJobThatNeedsNoneIsRemoved) {
+  Observed o = RunningWorld();
+  Obey(o, Decide(o, kT0), kT0);  // the display
+  Workload w = Waiting(o);
+  Enqueue(o, {w});
+  o.quota->queue.clear();
+  EXPECT_EQ(All<DeleteWorkload>(Decide(o, kT0)).size(), 1U);
+  o.quota->workloads[0].deleting = true;
+  const Decision decision = Decide(o, kT0);
+  EXPECT_EQ(All<ReleaseWorkload>(decision).size(), 1U) << ToString(decision);
+  EXPECT_TRUE(All<DeleteWorkload>(decision).empty());
+  o.quota->workloads[0].held = false;
+  EXPECT_TRUE(Decide(o, kT0).actions.empty());
+}
+
 TEST(Kueue, AWorkloadOfAnEarlierJobIsLetGoOf) {
   Observed o;
   o.job.name = "job";
