@@ -2,7 +2,9 @@
 """The real Kueue and the operator: jobs start when Kueue admits them, and stop when it takes the quota back. The nodes and
 their pods are fake: every pod that is bound runs until it is ended."""
 
+import json
 import pathlib
+import subprocess
 import sys
 import time
 import unittest
@@ -11,7 +13,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "operator"))
 from cluster import Cluster  # noqa: E402
 from kueue import Kueue  # noqa: E402
-from rig import ROOT, STEADY, KubectlError, Rig, job  # noqa: E402
+from rig import BIN, ROOT, STEADY, KubectlError, Rig, job  # noqa: E402
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 
@@ -56,6 +58,23 @@ class WithoutKueue(unittest.TestCase):
             cluster.kubectl("label", "tj", "after", QUEUE + "=team")
             cluster.wait(lambda: rig.running("after", 1), "it runs in the queue")
             self.assertTrue(rig.running("before", 1))
+
+    def test_local_queues_may_not_be_read(self):
+        """Without the right to list LocalQueues there is no default queue. Nothing else depends on it."""
+        with Cluster(nodes=1) as cluster, Kueue(cluster) as kueue, Rig(cluster) as rig:
+            kueue.flavor("default")
+            kueue.queue("default", {"default": 0})
+            role = cluster.api.get("/apis/rbac.authorization.k8s.io/v1/clusterroles/ringmaster-operator")
+            rules = [rule for rule in role["rules"] if "localqueues" not in rule["resources"]]
+            self.assertLess(len(rules), len(role["rules"]))
+            cluster.kubectl("patch", "clusterrole", "ringmaster-operator", "--type=merge", "-p", json.dumps({"rules": rules}))
+            operator = rig.start(**STEADY).wait_leading()
+            rig.apply(job("plain", replicas=1))
+            cluster.wait(lambda: rig.running("plain", 1), "a job without a queue runs")
+            self.assertEqual(operator.get("health", "/readyz"), (200, "ok"))
+            time.sleep(5)  # it asks again
+            self.assertEqual(operator.log.count("watch=localqueues"), 1)
+            self.assertIn("cannot list resource", operator.wait_log("watch=localqueues.*").group(0))
 
 
 class WithKueue(unittest.TestCase):
@@ -169,6 +188,56 @@ class WithKueue(unittest.TestCase):
         time.sleep(2)
         self.assertTrue(self.rig.running("moves", 1))
         self.assertTrue(self.kueue.admitted("moves"))
+
+    def test_the_default_queue(self):
+        """A job without the label is put into the LocalQueue `default` of its namespace. One that runs is never stopped by it, and
+        the Workload keeps the choice when the LocalQueue is deleted and the operator starts again."""
+        space = "team"
+
+        def wait_runs(name, count):
+            self.wait(lambda: self.rig.running(name, count, space), f"{name} runs")
+
+        def uids(name):
+            return {pod["metadata"]["uid"] for pod in self.rig.live(name, space)}
+
+        def start_again():
+            type(self).operator.stop()
+            type(self).operator = self.rig.start(**STEADY).wait_leading()
+        self.cluster.apply_text(json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}}))
+        self.addCleanup(self.cluster.kubectl, "delete", "tj", "--all", "-n", space, "--timeout=90s")
+        self.rig.apply(job("early", replicas=1, namespace=space))
+        wait_runs("early", 1)
+        before = uids("early")
+        self.kueue.queue("defaults", {"default": 2}, namespace=space)
+        self.kueue.apply("LocalQueue", "default", {"clusterQueue": "defaults"}, space)
+        self.rig.apply(job("first", replicas=2, namespace=space))
+        wait_runs("first", 2)
+        workload = self.kueue.workload("first", space)
+        self.assertEqual(workload["spec"]["queueName"], "default")
+        self.assertNotIn("labels", self.rig.job("first", space)["metadata"], "the operator changes no job")
+        self.rig.apply(job("second", replicas=2, namespace=space))
+        found = self.rig.wait_condition("second", "Admitted", "False", "WaitingForQuota", namespace=space)
+        self.assertIn("queue default: ", found["message"])
+        line = subprocess.run([BIN / "ringmaster", "queue", "-n", space, "--kubeconfig", self.cluster.kubeconfig],
+                              capture_output=True, text=True, check=True).stdout
+        self.assertRegex(line, "team/second .*WaitingForQuota: .*queue default")
+        self.assertEqual(self.kueue.workloads("early", space), [])
+        start_again()
+        self.cluster.kubectl("delete", "localqueues.kueue.x-k8s.io", "default", "-n", space)
+        found = self.rig.wait_condition("second", "Admitted", "False", "NoQueue", namespace=space)
+        self.assertIn("name another one by the label", found["message"])
+        start_again()
+        running = uids("first")
+        time.sleep(3)
+        self.assertEqual(self.rig.pods("second", space), [])
+        self.assertEqual((uids("first"), uids("early")), (running, before))
+        self.kueue.apply("LocalQueue", "default", {"clusterQueue": "defaults"}, space)
+        for pod in self.rig.live("first", space):
+            self.cluster.pod_exit(space, pod["metadata"]["name"], 0)
+        wait_runs("second", 2)
+        for name in ("early", "first", "second"):
+            self.assertEqual(self.rig.status(name, space)["attempt"], 1)
+        self.assertEqual(uids("early"), before)
 
     def test_a_deleted_job_lets_go(self):
         self.kueue.queue("delete", {"default": 2})

@@ -13,9 +13,6 @@ namespace {
 
 constexpr Duration kUnreadPause = seconds(1);
 
-// Whether pods of the job may exist by its ledger.
-bool HasStarted(const Ledger& ledger) { return ledger.attempt > 0 && !NotBegun(ledger) && !ledger.suspended; }
-
 bool Manages(const Observed& o) {
   if (!o.quota) return false;
   if (!o.quota->queue.empty()) return true;
@@ -51,6 +48,8 @@ void Remove(const Workload& w, std::vector<Action>& actions) {
 }
 
 }  // namespace
+
+bool HasStarted(const Ledger& ledger) { return ledger.attempt > 0 && !NotBegun(ledger) && !ledger.suspended; }
 
 bool HeldByQuota(const Observed& o) {
   if (!Manages(o)) return false;
@@ -103,9 +102,9 @@ std::optional<QuotaHold> QuotaHoldOf(const Observed& o) {
   const bool no_queue = w->waits_for.find("doesn't exist") != std::string::npos;
   if (no_queue)
     return QuotaHold{Reason::kNoQueue,
-                     w->waits_for +
-                         "; create this LocalQueue in the job's namespace, or correct the label "
-                         "kueue.x-k8s.io/queue-name",
+                     fmt::format("{}; create this LocalQueue in the job's namespace, or {} the label "
+                                 "kueue.x-k8s.io/queue-name",
+                                 w->waits_for, quota.defaulted ? "name another one by" : "correct"),
                      true};
   const std::string position = PositionText(w->position);
   const std::string where =

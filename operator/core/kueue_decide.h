@@ -12,6 +12,9 @@
 
 namespace ringmaster::core {
 
+// Whether pods of the job may exist by its ledger.
+bool HasStarted(const Ledger& ledger);
+
 // Whether the job may have no pods now because of Kueue. Never for a job without a queue. Without Kueue's
 // API, or before its objects are known, a job that runs continues and another one does not start.
 bool HeldByQuota(const Observed& observed);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "operator/core/kueue_decide.h"
 #include "operator/core/model.h"
 
 namespace ringmaster::core {
@@ -67,6 +68,14 @@ int32_t WorkersGranted(const Workload& workload) {
   for (const Grant& grant : workload.grants)
     if (grant.name == kWorkerSet || grant.name == kMasterSet) workers += grant.count;
   return workers;
+}
+
+void ChooseQueue(Observed& o, bool has_default) {
+  if (!o.quota || !o.quota->queue.empty()) return;
+  const Workload* live = LiveWorkload(o);
+  o.quota->defaulted = live != nullptr ? live->queue == kDefaultQueue
+                                       : has_default && o.pods.empty() && !HasStarted(o.status.ledger);
+  if (o.quota->defaulted) o.quota->queue = kDefaultQueue;
 }
 
 void LimitToQuota(Observed& o) {

@@ -70,11 +70,16 @@ struct Quota {
     kRead,
   };
   Api api = Api::kAbsent;
-  std::string queue;      // the LocalQueue that the job's label names; empty: none, or none any more
-  bool required = false;  // Kueue manages jobs without a queue, too: they do not start
+  // The LocalQueue that the job's label names, or that ChooseQueue has set; empty: none, or none any more.
+  std::string queue;
+  bool defaulted = false;           // the job has no label, and `queue` is kDefaultQueue
+  bool required = false;            // Kueue manages jobs without a queue, too: they do not start
   std::vector<Workload> workloads;  // that the job owns, sorted by name
   bool operator==(const Quota&) const = default;
 };
+
+// The LocalQueue of a namespace for jobs without a label.
+inline constexpr const char* kDefaultQueue = "default";
 
 // How many Workloads of a queue the operator asks Kueue for.
 inline constexpr int32_t kPositionsListed = 100;
@@ -93,6 +98,10 @@ std::vector<PodSet> PodSetsOf(const Job& job);
 const Workload* LiveWorkload(const Observed& observed);
 // Returns for how many workers the Workload has quota. REQUIRES: it is reserved.
 int32_t WorkersGranted(const Workload& workload);
+// Chooses the queue of a job without a label. One with a Workload stays in the queue of that: the Workload is
+// the record of the choice. Otherwise, a job without pods that waits to start is put into the LocalQueue
+// `default`, if its namespace has one. A backend calls this on what it has observed, and then LimitToQuota.
+void ChooseQueue(Observed& observed, bool has_default);
 // Limits the job to the workers that Kueue has admitted. A backend calls this on what it has observed.
 void LimitToQuota(Observed& observed);
 

@@ -10,7 +10,7 @@ constexpr double kReactivations = 0.1;  // per second
 
 }  // namespace
 
-bool KueueModel::Tick(core::Workload& w, bool faulty, Duration elapsed) {
+bool KueueModel::Tick(core::Workload& w, bool has_queue, bool faulty, Duration elapsed) {
   if (w.finished || w.deleting) return false;
   const double spent = ToSeconds(elapsed);
   if (!w.active) {
@@ -34,7 +34,7 @@ bool KueueModel::Tick(core::Workload& w, bool faulty, Duration elapsed) {
     w.admitted = true;
     return true;
   }
-  return rng_.Chance(kAdmissions * spent) && Admit(w);
+  return has_queue && rng_.Chance(kAdmissions * spent) && Admit(w);
 }
 
 bool KueueModel::Admit(core::Workload& w) {

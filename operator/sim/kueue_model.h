@@ -22,8 +22,8 @@ class KueueModel {
  public:
   KueueModel(uint64_t seed, const Faults& faults) : rng_(seed), faults_(faults) {}
 
-  // Lets `elapsed` pass for the Workload. Returns true if it changed.
-  bool Tick(core::Workload& workload, bool faulty, Duration elapsed);
+  // Lets `elapsed` pass for the Workload. Returns true if it changed. `has_queue`: its LocalQueue exists.
+  bool Tick(core::Workload& workload, bool has_queue, bool faulty, Duration elapsed);
 
  private:
   bool Admit(core::Workload& workload);

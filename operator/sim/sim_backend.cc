@@ -56,6 +56,7 @@ SimBackend::SimBackend(World& world, Scheduler& scheduler, const Faults& faults,
   };
   observer.support_changed = [this](const Key& key) { OnSupport(key); };
   observer.workload_changed = [this](const Key& key) { OnWorkloads(key); };
+  observer.default_queue_changed = [this] { OnDefaultQueue(); };
   observer.node_changed = [this](const std::string& name) { OnNode(name); };
   world_.Observe(std::move(observer));
 }
@@ -72,6 +73,7 @@ void SimBackend::Restart(World::Term term) {
   not_ready_.clear();
   boots_.clear();
   restarts_.clear();
+  default_queue_ = world_.default_queue();
   for (const auto& [name, node] : world_.nodes()) LearnNode(name, node);
   for (const auto& [key, job] : world_.jobs()) ReadNow(key);  // also what is left of deleted jobs
   for (const Key& key : world_.WorkloadKeys()) ReadNow(key);
@@ -270,7 +272,22 @@ void SimBackend::OnWorkloads(const Key& key) {
           });
 }
 
-void SimBackend::ReadQuota(const Cached& cached, core::Observed& o) {
+void SimBackend::OnDefaultQueue() {
+  if (!Alive()) return;
+  Deliver(kDefaultQueue, [this, exists = world_.default_queue()] {
+    default_queue_ = exists;
+    for (const auto& [key, cached] : cache_) Notify(key);
+  });
+}
+
+bool SimBackend::HasQueue(const Cached& cached) {
+  return !cached.job->queue.empty() ||
+         std::any_of(cached.workloads.begin(), cached.workloads.end(), [&](const WorkloadTruth& w) {
+           return w.owner_uid == cached.job->job.uid && !w.workload.finished;
+         });
+}
+
+void SimBackend::ReadQuota(const Cached& cached, core::Observed& o) const {
   core::Quota quota;
   quota.api = core::Quota::Api::kRead;
   quota.queue = cached.job->queue;
@@ -280,8 +297,9 @@ void SimBackend::ReadQuota(const Cached& cached, core::Observed& o) {
     else if (w.workload.held)
       o.stray_workloads.push_back({w.workload.name, w.workload.uid});
   }
-  if (quota.queue.empty() && quota.workloads.empty()) return;
   o.quota = std::move(quota);
+  core::ChooseQueue(o, default_queue_);
+  if (o.quota->queue.empty() && o.quota->workloads.empty()) return o.quota.reset();
   core::LimitToQuota(o);
 }
 

@@ -89,13 +89,16 @@ class SimBackend final : public control::Backend {
     mutable int64_t request_attempt = 0;
     mutable std::string preempts;  // the jobs that make room for it
   };
-  enum Stream : size_t { kJobs, kPods, kSupport, kNodes, kWorkloads, kStreams };
+  enum Stream : size_t { kJobs, kPods, kSupport, kNodes, kWorkloads, kDefaultQueue, kStreams };
 
   void OnJob(const control::Key& key);
   void OnPod(const control::Key& key, const std::string& name);
   void OnSupport(const control::Key& key);
   void OnWorkloads(const control::Key& key);
-  static void ReadQuota(const Cached& cached, core::Observed& observed);
+  void OnDefaultQueue();
+  void ReadQuota(const Cached& cached, core::Observed& observed) const;
+  // Whether the job is in a queue of Kueue, or has quota of an earlier one.
+  static bool HasQueue(const Cached& cached);
   // The pod as the API shows it, with the uid of its job. nullopt: it is gone, or no job owns it.
   using OwnedPod = std::pair<core::Pod, std::string>;
   std::optional<OwnedPod> PodNow(const control::Key& key, const std::string& name) const;
@@ -163,6 +166,7 @@ class SimBackend final : public control::Backend {
   std::map<std::string, Time> restarts_;              // by node: when this process observed another start
   mutable bool plan_due_ = false;
   uint64_t support_version_ = 0;
+  bool default_queue_ = false;  // the namespace has a LocalQueue `default`
   control::Revision seen_[control::kKinds] = {};
   Time last_delivery_[kStreams];
   std::vector<std::function<void(const control::Key&)>> subscribers_;

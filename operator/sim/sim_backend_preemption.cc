@@ -51,7 +51,7 @@ void SimBackend::PlanPreemptions() const {
         core::HolderOf(key.ToString(), key.ToString() + "/", job, cached.job->status.ledger, pods));
     holder.priority = options_.preempts_equals && key.ToString() != head ? INT32_MIN : PriorityOf(key);
     holder.preemptible =
-        !job.autoscaler && cached.job->queue.empty() && world_.provider() == core::GangProvider::kGate;
+        !job.autoscaler && !HasQueue(cached) && world_.provider() == core::GangProvider::kGate;
   }
   core::PreemptionPlan plan;
   if (wait != nullptr && !world_.nodes().empty()) {

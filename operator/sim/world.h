@@ -119,6 +119,7 @@ class World {
     std::function<void(const control::Key&)> support_changed;
     std::function<void(const std::string& node)> node_changed;
     std::function<void(const control::Key&)> workload_changed;
+    std::function<void()> default_queue_changed;
     // Called before the quota of the job with this uid is given to others.
     std::function<void(const control::Key&, const std::string& job_uid)> quota_freed;
     std::function<void(const control::Key&, const core::ReleaseGang&)>
@@ -154,6 +155,10 @@ class World {
   // Actions of users. Submit assigns `job.uid`.
   void Submit(const control::Key& key, core::Job job, int64_t total_steps, std::string queue = {});
   void SetQueue(const control::Key& key, std::string queue);
+  // Whether the namespace has a LocalQueue `default`.
+  void SetDefaultQueue(bool exists);
+  bool default_queue() const { return default_queue_; }
+  Time default_queue_changed() const { return default_queue_changed_; }
   // Kueue admits all pods of the job's Workloads now.
   void AdmitWorkloads(const control::Key& key);
   void Change(const control::Key& key, const std::function<void(core::Job&)>& change);
@@ -213,6 +218,7 @@ class World {
   void CollectWorkloads(const control::Key& key, const std::string& owner_uid, bool orphaned);
   bool OwnsWorkload(const control::Key& key, const std::string& job_uid) const;
   void TickKueue();
+  bool HasLocalQueue(const std::string& name) const;
   Result<control::Revision> Order(const control::Key& key, JobTruth& job, const core::SetGang& action);
   void Terminate(const control::Key& key, PodTruth& pod, Duration grace);
   Result<control::Revision> UntrackPod(const control::Key& key, const core::UntrackPod& action);
@@ -258,6 +264,8 @@ class World {
   std::vector<Observer> observers_;
   control::Revision revisions_[control::kKinds] = {};
   KueueModel kueue_;
+  bool default_queue_ = false;
+  Time default_queue_changed_{};
   std::map<control::Key, std::vector<WorkloadTruth>> workloads_;
   uint64_t next_uid_ = 1;
 };

@@ -35,6 +35,13 @@ void World::SetQueue(const Key& key, std::string queue) {
   JobChanged(key);
 }
 
+void World::SetDefaultQueue(bool exists) {
+  if (std::exchange(default_queue_, exists) == exists) return;
+  default_queue_changed_ = scheduler_.now();
+  for (const Observer& observer : observers_)
+    if (observer.default_queue_changed) observer.default_queue_changed();
+}
+
 void World::AdmitWorkloads(const Key& key) {
   const auto it = workloads_.find(key);
   if (it == workloads_.end()) return;
@@ -183,10 +190,16 @@ bool World::OwnsWorkload(const Key& key, const std::string& job_uid) const {
   return std::any_of(all.begin(), all.end(), [&](const WorkloadTruth& w) { return w.owner_uid == job_uid; });
 }
 
+bool World::HasLocalQueue(const std::string& name) const {
+  return name != core::kDefaultQueue || default_queue_;
+}
+
 void World::TickKueue() {
   for (auto& [key, all] : workloads_)
     for (WorkloadTruth& w : all)
-      if (!w.owner_uid.empty() && kueue_.Tick(w.workload, faulty(), GangModel::kTick)) Touch(key, w.workload);
+      if (!w.owner_uid.empty() &&
+          kueue_.Tick(w.workload, HasLocalQueue(w.workload.queue), faulty(), GangModel::kTick))
+        Touch(key, w.workload);
 }
 
 }  // namespace ringmaster::sim

@@ -12,6 +12,7 @@
 #include "operator/kube/backend/kube_backend.h"
 #include "operator/kube/backend/resources.h"
 #include "operator/wiring/names.h"
+#include "operator/wiring/workload.h"
 #include "tests/conformance/kube_backend_fixture.h"
 
 namespace ringmaster::conformance {
@@ -379,6 +380,39 @@ TEST_F(KubeBackendTest, AnEndingNamespaceIsPredicted) {
   }));
   EXPECT_TRUE(Eventually([&] { return backend_->Observe(key)->observed.job.deleted; }));
   ASSERT_TRUE(patch({{"metadata", {{"finalizers", nullptr}}}}).ok());
+}
+
+TEST_F(KubeBackendTest, AJobWithoutALabelIsInTheDefaultQueue) {
+  cluster_.InstallKueue();
+  api::TrainingJob labelled = cluster_.Job("labelled");  // makes the backend ask for Kueue's API
+  labelled.metadata.labels[wiring::kQueueNameLabel] = "q";
+  cluster_.Submit(labelled);
+  const Key key = cluster_.Submit(cluster_.Job("plain"));
+  EXPECT_FALSE(Await(key).quota.has_value());
+  const auto make = [&](const char* name) {
+    return cluster_
+        .Create(kube::kLocalQueues, {{"apiVersion", "kueue.x-k8s.io/v1beta2"},
+                                     {"kind", "LocalQueue"},
+                                     {"metadata", {{"name", name}}},
+                                     {"spec", {{"clusterQueue", "all"}}}})
+        .ok();
+  };
+  ASSERT_TRUE(make("other"));
+  ASSERT_TRUE(make("default"));
+  const auto in_default = [&] {
+    const core::Observed observed = backend_->Observe(key)->observed;
+    return observed.quota && observed.quota->queue == "default" && observed.quota->defaulted;
+  };
+  EXPECT_TRUE(Eventually(in_default));
+  // Its own label counts.
+  ASSERT_TRUE(cluster_
+                  .Wait([&](auto done) {
+                    cluster_.client().Patch(
+                        kube::kJobs, cluster_.space(), "plain", "", kube::ApiClient::PatchType::kMerge,
+                        {{"metadata", {{"labels", {{wiring::kQueueNameLabel, "q"}}}}}}, done);
+                  })
+                  .ok());
+  EXPECT_TRUE(Eventually([&] { return backend_->Observe(key)->observed.quota->queue == "q"; }));
 }
 
 TEST_F(KubeBackendTest, JobsOfAnotherManagerAreIgnored) {

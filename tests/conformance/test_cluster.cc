@@ -202,6 +202,7 @@ void TestCluster::InstallKueue() {
   };
   define(kube::kFlavors, "ResourceFlavor", "Cluster");
   define(kube::kWorkloadPriorityClasses, "WorkloadPriorityClass", "Cluster");
+  define(kube::kLocalQueues, "LocalQueue", "Namespaced");
   define(kube::kWorkloads, "Workload", "Namespaced");
 }
 

@@ -150,6 +150,11 @@ std::shared_ptr<const FlavorRecord> DecodeFlavor(const Json& object, const Meta&
   return record;
 }
 
+std::shared_ptr<const LocalQueueRecord> DecodeLocalQueue(const Meta& meta) {
+  if (meta.name != core::kDefaultQueue) return nullptr;
+  return std::make_shared<LocalQueueRecord>(LocalQueueRecord{meta.namespace_});
+}
+
 Json StatusPatch(const Json& object, const core::SetWorkloadStatus& change, const std::string& now) {
   using Change = core::SetWorkloadStatus::Change;
   const Json& metadata = json::Child(object, "metadata");

@@ -37,9 +37,15 @@ struct FlavorRecord {
   bool operator==(const FlavorRecord&) const = default;
 };
 
+struct LocalQueueRecord {
+  std::string namespace_;
+};
+
 // Returns null for a Workload of another owner than a TrainingJob.
 std::shared_ptr<const WorkloadRecord> DecodeWorkload(const Json& object, const Meta& meta);
 std::shared_ptr<const FlavorRecord> DecodeFlavor(const Json& object, const Meta& meta);
+// Returns null for a queue that is not the default one of its namespace.
+std::shared_ptr<const LocalQueueRecord> DecodeLocalQueue(const Meta& meta);
 
 // The head of a LocalQueue, from Kueue's visibility API.
 struct QueueHead {

@@ -101,6 +101,14 @@ KubeBackend::KubeBackend(ApiClient& client, Options options)
            [this](const std::string&, const auto& before, const auto& after) {
              Notify(after ? after->job : before->job);
            }}),
+      default_queues_({[](const Json&, const Meta& meta, const auto&) { return DecodeLocalQueue(meta); },
+                       nullptr,
+                       [this](const std::string&, const auto& before, const auto& after) {
+                         if (before && after) return;
+                         const std::string space = (after ? after : before)->namespace_ + "/";
+                         for (const std::string& job : jobs_.Keys())
+                           if (job.starts_with(space)) Notify(job);
+                       }}),
       flavors_({[](const Json& object, const Meta& meta, const auto&) { return DecodeFlavor(object, meta); },
                 nullptr, [this](const std::string&, const auto&, const auto&) { NotifyQueued(); }}),
       workload_priorities_({[](const Json& object, const Meta& meta, const auto&) {
@@ -125,10 +133,15 @@ Collection KubeBackend::Watched(Resource resource, std::string label_selector, b
   collection.resource = std::move(resource);
   collection.label_selector = std::move(label_selector);
   collection.metadata_only = metadata_only;
-  const bool group = collection.resource.group == kWorkloads.group ||
-                     std::any_of(std::begin(kGangApis), std::end(kGangApis),
-                                 [&](GangApi api) { return ResourceOf(api) == collection.resource; });
-  collection.on_failure = [this, watched = collection.resource, group](const Error& error) {
+  const bool kueue = collection.resource.group == kWorkloads.group;
+  const bool group = kueue || std::any_of(std::begin(kGangApis), std::end(kGangApis), [&](GangApi api) {
+                       return ResourceOf(api) == collection.resource;
+                     });
+  collection.on_failure = [this, watched = collection.resource, group, kueue](const Error& error) {
+    if (kueue) {
+      MutexLock lock(mutex_);
+      failed_lists_.insert(watched.plural);
+    }
     if (options_.on_watch_failure) options_.on_watch_failure(watched, error);
     if (group && error.code == Code::kNotFound) DiscoverBy(Now() + kDiscoverSoon);
   };
@@ -154,7 +167,7 @@ void KubeBackend::Stop() {
 
 bool KubeBackend::Synced() const {
   if (!jobs_.synced() || !pods_.synced() || !nodes_.synced() || !namespaces_.synced() ||
-      !priority_classes_.synced() || !services_.synced() || !config_maps_.synced())
+      !priority_classes_.synced() || !services_.synced() || !config_maps_.synced() || !KnowsQueues())
     return false;
   GangApis apis;
   {

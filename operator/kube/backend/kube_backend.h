@@ -249,10 +249,12 @@ class KubeBackend final : public control::Backend {
   std::vector<std::string> PeersOf(const JobRecord& job, int64_t attempt, const core::PodShape& shape) const;
   std::optional<core::PrepareGang> PreparedOf(const JobRecord& job) const;
   PortRange PortsOf(const JobRecord& job) const;
-  std::optional<core::Refusal> PreflightOf(const JobRecord& job) const;
-  std::optional<std::string> RefusalOf(const JobRecord& job, core::RefusalKind& kind) const;
+  // `queue`: of Kueue; empty: none.
+  std::optional<core::Refusal> PreflightOf(const JobRecord& job, const std::string& queue) const;
+  std::optional<std::string> RefusalOf(const JobRecord& job, const std::string& queue,
+                                       core::RefusalKind& kind) const;
   // Returns the first PriorityClass of the job that the cluster does not have; empty: it has all.
-  std::string MissingPriorityClass(const JobRecord& job) const;
+  std::string MissingPriorityClass(const JobRecord& job, const std::string& queue) const;
   // Returns the PriorityClass of the job's workers, as the API server would choose it for their pods now.
   PriorityClassRecord PriorityClassOf(const JobRecord& job) const;
   // Sets which room others ask for, and who makes room for this job.
@@ -335,6 +337,12 @@ class KubeBackend final : public control::Backend {
       RM_REQUIRES(mutex_);
   void WakeGroup(const std::string& job);
   void OnKueue(bool served);
+  // Watches the LocalQueues that are the default of their namespace. Nothing depends on the right to do so.
+  void FollowDefaultQueues();
+  // Whether the API server has answered everything that a job without a queue may depend on.
+  bool KnowsQueues() const;
+  // Whether the job is in a queue of Kueue, or has quota of an earlier one.
+  bool HasQueue(const JobRecord& job) const;
   // Whether a job has a queue and the API server does not serve Kueue's API.
   bool WaitsForKueue() const RM_REQUIRES(mutex_);
   // Asks Kueue for the head of one queue in which a job waits. Returns when to ask for the next one.
@@ -367,7 +375,8 @@ class KubeBackend final : public control::Backend {
   Store<NodeRecord> nodes_;
   Store<NamespaceRecord> namespaces_;
   Store<PriorityClassRecord> priority_classes_;
-  Store<WorkloadRecord> workloads_;  // watched, as the next two, if served
+  Store<WorkloadRecord> workloads_;  // watched, as the next three, if served
+  Store<LocalQueueRecord> default_queues_;
   Store<FlavorRecord> flavors_;
   Store<PriorityClassRecord> workload_priorities_;
   Store<ObjectRecord> services_;
@@ -405,6 +414,7 @@ class KubeBackend final : public control::Backend {
   mutable SleepingGroups sleeping_ RM_GUARDED_BY(mutex_);
   std::optional<bool> kueue_ RM_GUARDED_BY(mutex_);  // whether Kueue's API is served; unset: no answer yet
   bool kueue_doubtful_ RM_GUARDED_BY(mutex_) = false;
+  std::set<std::string> failed_lists_ RM_GUARDED_BY(mutex_);  // of Kueue's kinds that could not be listed
   // A queue in which jobs wait, and these jobs with their Workloads.
   struct Queue {
     std::string space;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// KubeBackend: jobs in a queue of Kueue. Watches Workloads, ResourceFlavors and WorkloadPriorityClasses where
-// the API server serves them, and changes the Workloads of jobs.
+// KubeBackend: jobs in a queue of Kueue. Watches Workloads, ResourceFlavors, WorkloadPriorityClasses and the
+// LocalQueues of jobs without a label where the API server serves them, and changes the Workloads of jobs.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "base/json.h"
+#include "base/log.h"
 #include "operator/kube/backend/decode_workload.h"
 #include "operator/kube/backend/kube_backend.h"
 #include "operator/kube/backend/resources.h"
@@ -42,14 +43,55 @@ void KubeBackend::OnKueue(bool served) {
     Follow(Watched(kWorkloads, wiring::kJobLabel), workloads_);
     reflectors_.Add(Watched(kFlavors), flavors_.In({}));
     reflectors_.Add(Watched(kWorkloadPriorityClasses), workload_priorities_.In({}));
+    FollowDefaultQueues();
   } else {
-    for (const Resource& resource : {kWorkloads, kFlavors, kWorkloadPriorityClasses})
+    for (const Resource& resource : {kWorkloads, kFlavors, kWorkloadPriorityClasses, kLocalQueues})
       reflectors_.Retire(resource);
+    {
+      MutexLock lock(mutex_);
+      failed_lists_.clear();
+    }
     workloads_.Clear();
+    default_queues_.Clear();
     flavors_.Clear();
     workload_priorities_.Clear();
   }
   NotifyQueued();
+}
+
+void KubeBackend::FollowDefaultQueues() {
+  Collection queues = Watched(kLocalQueues, {}, true);
+  queues.field_selector = std::string("metadata.name=") + core::kDefaultQueue;
+  queues.optional = true;
+  queues.on_failure = [this](const Error& error) {
+    {
+      MutexLock lock(mutex_);
+      if (!failed_lists_.insert(kLocalQueues.plural).second) return;
+    }
+    log::Warn("watch={} error={} effect=\"jobs without a queue's label are in no queue\"",
+              kLocalQueues.plural, error.message);
+  };
+  Follow(std::move(queues), default_queues_);
+}
+
+bool KubeBackend::KnowsQueues() const {
+  std::set<std::string> failed;
+  {
+    MutexLock lock(mutex_);
+    if (!kueue_) return false;
+    if (!*kueue_) return true;
+    failed = failed_lists_;
+  }
+  return (workloads_.synced() || failed.contains(kWorkloads.plural)) &&
+         (default_queues_.synced() || failed.contains(kLocalQueues.plural));
+}
+
+bool KubeBackend::HasQueue(const JobRecord& job) const {
+  if (!job.queue.empty()) return true;
+  const auto workloads = workloads_.Group(job.key.ToString());
+  return std::any_of(workloads.begin(), workloads.end(), [&](const auto& record) {
+    return record->owner_uid == job.uid && !record->workload.finished;
+  });
 }
 
 bool KubeBackend::WaitsForKueue() const {
@@ -60,7 +102,7 @@ bool KubeBackend::WaitsForKueue() const {
 
 void KubeBackend::NotifyQueued() const {
   for (const Job& job : jobs_.All())
-    if (!job->queue.empty()) Notify(job->key.ToString());
+    if (HasQueue(*job)) Notify(job->key.ToString());
 }
 
 // ---- positions in the queues
@@ -83,7 +125,6 @@ Time KubeBackend::AskForQueueHead(Time now) {
     if (!asks) return ask_queue_at_ = queue_round_at_;
     std::map<std::pair<std::string, std::string>, Queue> queues;
     for (const Job& job : jobs_.All()) {
-      if (job->queue.empty()) continue;
       for (const auto& record : workloads_.Group(job->key.ToString())) {
         const core::Workload& w = record->workload;
         if (record->owner_uid != job->uid || w.reserved || w.finished || w.deleting || !w.active) continue;
@@ -185,13 +226,19 @@ void KubeBackend::ReadQuota(const JobRecord& job, core::Observed& observed) cons
       const auto head = queue_heads_.find({job.key.namespace_, w.queue});
       if (head != queue_heads_.end()) w.position = head->second.PositionOf(w.name);
     }
-    w.outdated = !w.reserved && !job.queue.empty() && record->rendered_for != RenderedFor(job);
     for (const auto& [name, set] : record->admitted)
       for (const std::string& flavor : set.flavors)
         if (!flavors_.Get(flavor)) w.missing_flavor = flavor;
   }
-  if (quota.queue.empty() && quota.workloads.empty() && !quota.required) return;
   observed.quota = std::move(quota);
+  core::ChooseQueue(observed, default_queues_.Get(job.key.namespace_ + "/" + core::kDefaultQueue) != nullptr);
+  core::Quota& chosen = *observed.quota;
+  if (chosen.queue.empty() && chosen.workloads.empty() && !chosen.required) return observed.quota.reset();
+  for (core::Workload& w : chosen.workloads) {
+    if (w.reserved || w.finished || chosen.queue.empty()) continue;
+    const auto record = workloads_.Get(job.key.namespace_ + "/" + w.name);
+    w.outdated = record && record->rendered_for != RenderedFor(job);
+  }
   core::LimitToQuota(observed);
 }
 

@@ -73,7 +73,7 @@ void KubeBackend::PlanPreemptions() {
     for (const Job& job : jobs) {
       core::RoomHolder& holder = holders.emplace_back(HolderOf(*job));
       holder.preemptible = holder.priority < priority && job->spec->problem.empty() &&
-                           !job->spec->job.autoscaler && job->queue.empty() &&  // Kueue preempts those
+                           !job->spec->job.autoscaler && !HasQueue(*job) &&  // Kueue preempts those
                            GangOf(*job) == wiring::Gang::kGate;
     }
   }

@@ -51,7 +51,8 @@ std::optional<control::Snapshot> KubeBackend::Observe(const Key& key) const {
   observed.prepared = PreparedOf(*job);
   const wiring::Gang gang = GangOf(*job);
   observed.provider = ProviderOf(gang);
-  if (!job->status.ended()) observed.preflight = PreflightOf(*job);
+  const std::string queue = observed.quota ? observed.quota->queue : "";
+  if (!job->status.ended()) observed.preflight = PreflightOf(*job, queue);
   if (core::ReservesRoom(observed)) {
     observed.fit = FitOf(*job, observed);
     bool plan = false;
@@ -219,23 +220,23 @@ std::optional<core::PrepareGang> KubeBackend::PreparedOf(const JobRecord& job) c
 
 // ---- preflight
 
-std::optional<core::Refusal> KubeBackend::PreflightOf(const JobRecord& job) const {
+std::optional<core::Refusal> KubeBackend::PreflightOf(const JobRecord& job, const std::string& queue) const {
   const auto space = namespaces_.Get(job.key.namespace_);
   const bool ending = space && space->ending;
-  const std::string no_class = MissingPriorityClass(job);
+  const std::string no_class = MissingPriorityClass(job, queue);
   const std::string no_topology = MissingTopology(job);
   std::string inputs;
   {
     MutexLock lock(mutex_);
-    inputs = fmt::format("{}/{}/{}/{}/{}", job.spec->job.spec_generation, ending, no_class, no_topology,
-                         job.queue);
+    inputs =
+        fmt::format("{}/{}/{}/{}/{}", job.spec->job.spec_generation, ending, no_class, no_topology, queue);
     for (const auto& [api, served] : gang_apis_) inputs += served ? '+' : '-';
     inputs += volcano_runs_.value_or(false) ? '+' : '-';
     const JobState& state = StateOf(job);
     if (state.preflight_inputs == inputs) return state.preflight;
   }
   core::RefusalKind kind = core::RefusalKind::kForbidden;
-  std::optional<std::string> message = RefusalOf(job, kind);
+  std::optional<std::string> message = RefusalOf(job, queue, kind);
   MutexLock lock(mutex_);
   JobState& state = StateOf(job);
   state.preflight_inputs = inputs;
@@ -249,13 +250,13 @@ std::optional<core::Refusal> KubeBackend::PreflightOf(const JobRecord& job) cons
   return state.preflight;
 }
 
-std::string KubeBackend::MissingPriorityClass(const JobRecord& job) const {
+std::string KubeBackend::MissingPriorityClass(const JobRecord& job, const std::string& queue) const {
   const JobSpec& spec = *job.spec;
   const auto misses = [this](const std::string& name) {
     return !name.empty() && priority_classes_.synced() && !priority_classes_.Get(name);
   };
   if (misses(spec.workers_priority)) return spec.workers_priority;
-  if (!job.queue.empty() && !job.workload_priority.empty() && workload_priorities_.synced() &&
+  if (!queue.empty() && !job.workload_priority.empty() && workload_priorities_.synced() &&
       !workload_priorities_.Get(job.workload_priority))
     return job.workload_priority;
   const auto it = std::find_if(spec.other_priorities.begin(), spec.other_priorities.end(), misses);
@@ -274,13 +275,14 @@ PriorityClassRecord KubeBackend::PriorityClassOf(const JobRecord& job) const {
   return lowest.value_or(PriorityClassRecord{});
 }
 
-std::optional<std::string> KubeBackend::RefusalOf(const JobRecord& job, core::RefusalKind& kind) const {
+std::optional<std::string> KubeBackend::RefusalOf(const JobRecord& job, const std::string& queue,
+                                                  core::RefusalKind& kind) const {
   const auto space = namespaces_.Get(job.key.namespace_);
   if (space && space->ending) {
     kind = core::RefusalKind::kNamespaceEnding;
     return "namespace " + job.key.namespace_ + " is being deleted";
   }
-  if (const std::string missing = MissingPriorityClass(job); !missing.empty()) {
+  if (const std::string missing = MissingPriorityClass(job, queue); !missing.empty()) {
     kind = core::RefusalKind::kNoPriorityClass;
     return fmt::format("the cluster has no {} {}",
                        missing == job.workload_priority ? "WorkloadPriorityClass" : "PriorityClass", missing);

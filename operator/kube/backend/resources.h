@@ -17,6 +17,7 @@ inline const Resource kConfigMaps{"", "v1", "configmaps"};
 inline const Resource kLeases{"coordination.k8s.io", "v1", "leases"};
 // Kueue's.
 inline const Resource kWorkloads{"kueue.x-k8s.io", "v1beta2", "workloads"};
+inline const Resource kLocalQueues{"kueue.x-k8s.io", "v1beta2", "localqueues"};
 inline const Resource kFlavors{"kueue.x-k8s.io", "v1beta2", "resourceflavors"};
 inline const Resource kWorkloadPriorityClasses{"kueue.x-k8s.io", "v1beta2", "workloadpriorityclasses"};
 

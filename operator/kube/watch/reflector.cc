@@ -98,7 +98,7 @@ class Reflectors::Member : public std::enable_shared_from_this<Member> {
 
   std::optional<std::string> Problem() const {
     MutexLock lock(mutex_);
-    if (problem_.empty() || retired_) return std::nullopt;
+    if (problem_.empty() || retired_ || collection_.optional) return std::nullopt;
     return collection_.resource.plural +
            (collection_.namespace_.empty() ? "" : " in " + collection_.namespace_) + ": " + problem_;
   }

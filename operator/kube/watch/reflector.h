@@ -30,6 +30,7 @@ struct Collection {
   std::string label_selector;
   std::string field_selector{};
   bool metadata_only = false;
+  bool optional = false;  // it is not among Problems: nothing waits for it
   // Called for each failure, for logs and metrics, on the thread that found it.
   std::function<void(const Error&)> on_failure;
 };

@@ -384,6 +384,14 @@ void Checker::CheckQuotaFreed(const Key& key, const std::string& job_uid) {
     Require(strays_.contains(p.pod.uid), "I23", "the quota is given up while there is " + name);
 }
 
+// Whether the job started or resumed while the LocalQueue `default` existed, as the operator could see.
+bool Checker::StartsWithDefaultQueue(const JobTruth& job) const {
+  if (!world_.default_queue() || clocks_are_wrong_) return false;
+  Time began = job.status.ledger.active_since.value_or(scheduler_.now());
+  for (const auto& [name, p] : job.pods) began = std::min(began, p.pod.created);
+  return began > world_.default_queue_changed() + kSpecLag;
+}
+
 void Checker::CheckCreated(const Key& key, const JobTruth& job, const core::Pod& pod) {
   // A deposed leader may still create pods: nothing in a cluster can stop it. These pods do not join the gang
   // (OnTick) and are drained (OnEnd).
@@ -408,7 +416,8 @@ void Checker::CheckCreated(const Key& key, const JobTruth& job, const core::Pod&
     for (const auto& [name, p] : truth.pods)
       changed = changed || (truth.job.uid != job.job.uid && p.pod.bound() && now - p.pod.placed < kBindLag);
   if (!pod.gated && !changed) CheckRoom(pod.name + " was created", {pod.uid});
-  if (job.queue.empty() || scheduler_.now() - job.queue_changed < kSpecLag) return;
+  if (scheduler_.now() - job.queue_changed < kSpecLag) return;
+  if (job.queue.empty() && !StartsWithDefaultQueue(job)) return;
   // A deposed leader may have cleared the admission of a job that it saw suspended, and the new leader's view
   // is behind.
   if (world_.deposed() || scheduler_.now() - world_.term_since() < kNodeLag) return;
@@ -479,6 +488,9 @@ void Checker::CheckGangDecision(const core::Observed& o, const core::Decision& d
   for (const core::Suspect& suspect : ledger.suspects)
     Require(!runs || writes || !o.not_ready_nodes || !Holds(*o.not_ready_nodes, suspect.node), "I16",
             suspect.pod + " is not resolved, although its node is known to be lost");
+  if (o.quota)
+    Require(!o.quota->defaulted || o.pods.empty() || core::LiveWorkload(o) != nullptr, "I22",
+            "the default queue stops a job that runs without a queue");
   for (const core::Action& action : decision.actions) {
     if (const auto* create = std::get_if<core::CreatePod>(&action)) {
       Require(o.prepared && o.prepared->attempt == create->attempt, "I12",

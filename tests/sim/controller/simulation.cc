@@ -39,6 +39,8 @@ class Simulation {
         faults_(Faults::Draw(rng_)),
         kueue_(KeyedRandom(seed, 25)),
         has_kueue_(kueue_.Chance(0.4)),
+        default_(KeyedRandom(seed, 28)),
+        has_default_(has_kueue_ && default_.Chance(0.5)),
         world_(scheduler_, DrawWorld(KeyedRandom(seed, 2))),
         checker_(world_, scheduler_) {
     for (uint64_t i = 0; i < 2; ++i)
@@ -314,10 +316,13 @@ class Simulation {
         world_.SetQueue(key, kQueues[kueue_.Below(3)]);
       }
     }
+    if (has_default_ && world_.faulty() && default_.Chance(0.02))
+      world_.SetDefaultQueue(!world_.default_queue());
     if (world_.faulty()) {
       Interfere();
     } else if (!final_spec_set_) {
       final_spec_set_ = true;
+      if (has_default_) world_.SetDefaultQueue(true);  // jobs may wait in it
       for (size_t i = 0; i < jobs_; ++i) SetFinalSpec(kKeys[i]);
     }
     scheduler_.After(seconds(1), [this] { UserTick(); });
@@ -445,8 +450,10 @@ class Simulation {
   const Mutation mutation_;
   const bool trace_;
   Faults faults_;
-  SplitMix64 kueue_;      // of the runs with Kueue; separate, too
-  const bool has_kueue_;  // jobs may have a queue
+  SplitMix64 kueue_;        // of the runs with Kueue; separate, too
+  const bool has_kueue_;    // jobs may have a queue
+  SplitMix64 default_;      // of the LocalQueue `default`; separate, too
+  const bool has_default_;  // it comes and goes
   Scheduler scheduler_;
   World world_;
   Checker checker_;
