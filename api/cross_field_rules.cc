@@ -19,6 +19,14 @@ constexpr const char* kForbidden = "FieldValueForbidden";
 // rest.
 #define IS_PYTHON(container) "!(" HAS_COMMAND(container) ") || " container ".command[0].contains('python')"
 
+// Whether a template asks Kueue for a topology.
+#define PODSET "'kueue.x-k8s.io/podset-"
+#define ASKS_KUEUE(template) \
+  "has(" template ") && has(" template ".metadata) && has(" template ".metadata.annotations) && " \
+  "[" PODSET "required-topology', " PODSET "preferred-topology', " PODSET                         \
+  "unconstrained-topology', " PODSET "slice-required-topology'].exists(a, a in " template         \
+  ".metadata.annotations)"
+
 #define ROLES_KNOWN                                                                               \
   "self.roles.all(r, r.name in (self.framework == 'tensorflow' ? ['chief', 'ps', 'evaluator'] : " \
   "self.framework == 'pytorch' ? ['master'] : self.framework == 'mpi' ? ['launcher'] : []))"
@@ -336,6 +344,18 @@ const std::vector<CelRule>& CrossFieldRules() {
        "!self.autoscaler",
        "must be false when spec.scheduling.autoscaler is true: nodes are added for the job"},
 
+      {"spec",
+       "scheduling.topology",
+       {},
+       "has(self.scheduling) && has(self.scheduling.topology) && "
+       "((has(self.scheduling.topology.required) && self.scheduling.topology.required != '') || "
+       "(has(self.scheduling.topology.preferred) && self.scheduling.topology.preferred != ''))",
+       "!(" ASKS_KUEUE("self.workers.template") ") && (!has(self.roles) || !self.roles.exists(r, " ASKS_KUEUE(
+           "r.template") "))",
+       "must be empty when a template has an annotation kueue.x-k8s.io/podset-...-topology: either Kueue "
+       "chooses the nodes or the operator does; remove one of the two",
+       kForbidden},
+
       {"spec.training",
        "",
        {"steps", "epochs"},
@@ -443,6 +463,8 @@ const std::vector<CelRule>& CrossFieldRules() {
 #undef CONTAINERS
 #undef HAS_COMMAND
 #undef IS_PYTHON
+#undef PODSET
+#undef ASKS_KUEUE
 #undef ROLES_KNOWN
 
 }  // namespace ringmaster::api

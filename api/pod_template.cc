@@ -2,6 +2,9 @@
 
 #include "api/pod_template.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace ringmaster::api {
 namespace {
 
@@ -63,10 +66,31 @@ Schema Containers(std::string name, std::string help) {
                         "Name of the volume.")})});
 }
 
+// Declared so that rules can read it.
+Schema Annotations() {
+  constexpr int kLongestValue = 262'144;  // of all annotations together
+  Schema schema;
+  schema.name = "annotations";
+  schema.type = Type::kMap;
+  schema.rules.max_items = 1024;
+  schema.rules.key_form = Form::kAny;
+  schema.help = "Annotations of the pods.";
+  schema.item.push_back(Text("", {.max_length = kLongestValue, .form = Form::kAny}, ""));
+  return schema;
+}
+
+// The annotations by which a template asks Kueue for a topology.
+constexpr const char* kKueueTopologies[] = {
+    "kueue.x-k8s.io/podset-required-topology",
+    "kueue.x-k8s.io/podset-preferred-topology",
+    "kueue.x-k8s.io/podset-unconstrained-topology",
+    "kueue.x-k8s.io/podset-slice-required-topology",
+};
+
 }  // namespace
 
 std::vector<Schema> PodTemplateFields() {
-  return {Object("metadata", "Labels and annotations of the pods.", {}),
+  return {Object("metadata", "Labels and annotations of the pods.", {Annotations()}),
           Object("spec", "Spec of the pods.",
                  {Containers("containers", "Containers of a pod."),
                   Containers("initContainers", "Init containers of a pod."),
@@ -79,6 +103,12 @@ const Json* MemberOf(const Json* object, const char* name) {
   if (object == nullptr || !object->is_object()) return nullptr;
   const auto it = object->find(name);
   return it == object->end() ? nullptr : &*it;
+}
+
+bool AsksKueueForTopology(const Json& pod_template) {
+  const Json* annotations = MemberOf(MemberOf(&pod_template, "metadata"), "annotations");
+  return std::any_of(std::begin(kKueueTopologies), std::end(kKueueTopologies),
+                     [&](const char* name) { return MemberOf(annotations, name) != nullptr; });
 }
 
 const Json* TrainingContainer(const Json& pod_template) {

@@ -37,6 +37,7 @@ class Rulebook {
     Framework();
     Network();
     Preempt();
+    KueueTopology();
     Restart();
     if (spec_.training.has_value()) {
       Model(*spec_.training);
@@ -94,6 +95,19 @@ class Rulebook {
       Add("spec.scheduling.preempt",
           "must be false when spec.scheduling.autoscaler is true: nodes are added for the job");
     }
+  }
+
+  void KueueTopology() {
+    const auto& topology = spec_.scheduling.topology;
+    if (topology.required.empty() && topology.preferred.empty()) return;
+    if (!Clean({"spec.scheduling.topology", "spec.workers.template", "spec.roles"})) return;
+    const bool asks = AsksKueueForTopology(spec_.workers.template_) ||
+                      std::any_of(spec_.roles.begin(), spec_.roles.end(),
+                                  [](const Role& role) { return AsksKueueForTopology(role.template_); });
+    if (!asks) return;
+    Add("spec.scheduling.topology",
+        "must be empty when a template has an annotation kueue.x-k8s.io/podset-...-topology: either Kueue "
+        "chooses the nodes or the operator does; remove one of the two");
   }
 
   void Framework() {
