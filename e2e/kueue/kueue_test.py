@@ -467,6 +467,82 @@ class WithKueue(unittest.TestCase):
         time.sleep(3)
         self.assertTrue(self.rig.running("shrinks", 2))
 
+    def test_an_elastic_job_grows_by_slices(self):
+        """With Kueue's annotation, more replicas of a running job are a larger slice of its Workload: Kueue charges the difference.
+        It shrinks in place, and a request that is not wanted any more is withdrawn. Kueue's gate is on by default."""
+        self.kueue.queue("slices", {"default": 4})
+
+        def slices():
+            return {one["metadata"]["name"]: one["spec"]["podSets"][0]["count"] for one in self.kueue.workloads("stretches")
+                    if "deletionTimestamp" not in one["metadata"]}
+
+        def scale(replicas):
+            self.cluster.kubectl("scale", "tj", "stretches", f"--replicas={replicas}")
+
+        def used(count):
+            self.wait(lambda: self.usage("slices") == {"default": count}, f"{count} GPUs are charged")
+        self.rig.apply(queued("takes", "slices", replicas=2))
+        self.wait(lambda: self.rig.running("takes", 2), "the other job runs")
+        elastic = queued("stretches", "slices", replicas=2, native=True, workers={"min": 1, "max": 8},
+                         spec={"checkpoint": {"path": "/ckpt", "gracePeriodSeconds": 5}})
+        elastic["metadata"]["annotations"] = {"kueue.x-k8s.io/elastic-job": "true"}
+        self.rig.apply(elastic)
+        self.wait(lambda: self.rig.running("stretches", 2), "the elastic job runs")
+        first = self.kueue.workload("stretches")
+        self.assertNotIn("minCount", first["spec"]["podSets"][0])
+        used(4)
+        before = {pod["metadata"]["uid"] for pod in self.rig.live("stretches")}
+        scale(4)
+        self.wait(lambda: sorted(slices().values()) == [2, 4], "a larger slice waits")
+        found = self.cluster.wait(lambda: (one := self.rig.condition("stretches", "Admitted"))["message"] and one, "it says so")
+        print(f"stretches: {found['message']}", flush=True)
+        self.assertEqual(found["status"], "True")
+        self.assertRegex(found["message"], "runs with 2 of 4 workers, and waits for more.*nvidia.com/gpu")
+        self.assertTrue(self.rig.running("stretches", 2))
+        self.finish("takes")
+        self.wait(lambda: self.rig.running("stretches", 4), "it runs with four workers")
+        self.assertLess(before, {pod["metadata"]["uid"] for pod in self.rig.live("stretches")}, "the others run on")
+        self.wait(lambda: list(slices().values()) == [4], "the smaller slice is gone")
+        self.assertNotIn(first["metadata"]["name"], slices())
+        self.kueue.wait_condition("stretches", "PodsReady", "True", "Started")
+        used(4)
+        name = next(iter(slices()))
+        scale(1)
+        self.wait(lambda: slices() == {name: 1}, "the slice shrinks in place")
+        used(1)
+        scale(3)
+        self.wait(lambda: self.rig.running("stretches", 3), "it grows again")
+        used(3)
+        # More than the queue has, and then not any more.
+        scale(8)
+        self.wait(lambda: 8 in slices().values(), "a slice of eight waits")
+        scale(3)
+        self.wait(lambda: list(slices().values()) == [3], "the request is withdrawn")
+        self.assertTrue(self.rig.running("stretches", 3))
+        self.assertEqual(self.rig.status("stretches")["attempt"], 1)
+        used(3)
+
+    def test_slices_end_with_their_job(self):
+        """An evicted job stops and waits as a whole, with the size that it asks for now; then it ends."""
+        self.kueue.queue("evicts", {"default": 3})
+        elastic = queued("whole", "evicts", replicas=2, native=True, workers={"min": 1, "max": 4},
+                         spec={"checkpoint": {"path": "/ckpt", "gracePeriodSeconds": 5}})
+        elastic["metadata"]["annotations"] = {"kueue.x-k8s.io/elastic-job": "true"}
+        self.rig.apply(elastic)
+        self.wait(lambda: self.rig.running("whole", 2), "the job runs")
+        name = self.kueue.workload("whole")["metadata"]["name"]
+        self.cluster.kubectl("scale", "tj", "whole", "--replicas=4")
+        self.wait(lambda: len(self.kueue.workloads("whole")) == 2, "a larger slice waits")
+        self.cluster.kubectl("patch", "workloads.kueue.x-k8s.io", name, "--type=merge", "-p", '{"spec": {"active": false}}')
+        self.wait(lambda: self.rig.pods("whole") == [], "the job stops")
+        self.rig.wait_condition("whole", "Admitted", "False", "Deactivated")
+        self.wait(lambda: len(self.kueue.workloads("whole")) == 1, "the request is withdrawn")
+        self.wait(lambda: self.usage("evicts") == {"default": 0}, "the quota is free")
+        self.cluster.kubectl("scale", "tj", "whole", "--replicas=3")
+        self.cluster.kubectl("patch", "workloads.kueue.x-k8s.io", name, "--type=merge", "-p", '{"spec": {"active": true}}')
+        self.wait(lambda: self.rig.running("whole", 3), "the job runs with three workers")
+        self.assertEqual(self.rig.status("whole")["attempt"], 2)
+
     def test_kueue_is_away(self):
         """While Kueue is down, jobs run on and are repaired; what they could not write is written later."""
         self.kueue.queue("away", {"default": 2})

@@ -56,7 +56,8 @@ bool HeldByQuota(const Observed& o) {
   const bool started = HasStarted(o.status.ledger);
   if (o.quota->api != Quota::Api::kRead) return !started;
   const Workload* w = LiveWorkload(o);
-  if (w == nullptr || w->deleting || !w->admitted || w->evicted || !Suffices(o.job, *w)) return true;
+  if (w == nullptr || w->deleting || w->evicted || !Suffices(o.job, *w)) return true;
+  if (!w->admitted && !(started && ReplacesInAdvance(*w))) return true;
   return !started && !w->missing_flavor.empty();
 }
 
@@ -152,7 +153,8 @@ bool SettleWorkload(const Observed& o, Time now, std::vector<Action>& actions, R
   }
   if (quota.queue.empty() || o.job.suspend) return false;
   std::vector<PodSet> sets = PodSetsOf(o.job);
-  if (live != nullptr && live->queue == quota.queue && live->pod_sets == sets && !live->outdated)
+  if (live != nullptr && live->queue == quota.queue && live->pod_sets == sets &&
+      live->slice == o.job.slices && !live->outdated)
     return false;
   if (const Refusal* refusal = ActiveRefusal(o, now)) {
     if (!o.preflight) requeue.By(refusal->retry_at);
@@ -166,8 +168,72 @@ bool SettleWorkload(const Observed& o, Time now, std::vector<Action>& actions, R
   }
   make.queue = quota.queue;
   make.pod_sets = std::move(sets);
+  make.slice = o.job.slices;
   actions.push_back(std::move(make));
   return true;
+}
+
+namespace {
+
+// Returns the slice by which the job grows, or is about to. nullptr: none.
+const Workload* NextSlice(const Observed& o, const Workload& live) {
+  for (const Workload& w : o.quota->workloads)
+    if (!w.finished && !w.deleting && !w.evicted && w.replaces == live.name) return &w;
+  return nullptr;
+}
+
+bool Grows(const Observed& o, const Workload& live) {
+  return o.job.slices && !o.quota->queue.empty() && o.job.Wanted() > WorkersGranted(live);
+}
+
+// Appends what the other Workloads of a job that runs need: those that were replaced, and the one by which it
+// grows. Returns true if that takes an action, or one of them is being removed. REQUIRES: `live` is admitted.
+bool SettleSlices(const Observed& o, const Workload& live, std::vector<Action>& actions) {
+  const Workload* next = NextSlice(o, live);
+  bool ending = false;
+  for (const Workload& w : o.quota->workloads) {
+    if (&w == &live) continue;
+    if (&w == next && (w.reserved || Grows(o, live))) continue;
+    ending = true;
+    if (w.reserved && !w.finished && !w.deleting) {
+      // Kueue has done this itself for a slice that was replaced, unless it ended in between.
+      const bool replaced = live.replaces == w.name;
+      SetWorkloadStatus finish = StatusOf(w, SetWorkloadStatus::Change::kFinish);
+      finish.reason = replaced ? "WorkloadSliceReplaced" : "OutOfSync";
+      finish.message = (replaced ? "replaced by " : "the job has the quota of ") + live.name;
+      actions.push_back(std::move(finish));
+    } else {
+      Remove(w, actions);
+    }
+  }
+  if (ending || !Grows(o, live)) return ending;
+  MakeWorkload make;
+  make.queue = live.queue;  // the quota of the slice before counts only there
+  make.pod_sets = PodSetsOf(o.job);
+  make.slice = true;
+  make.replaces = live.name;
+  make.chain = live.chain.empty() ? live.name : live.chain;
+  if (next != nullptr) {
+    if (next->reserved || (next->pod_sets == make.pod_sets && !next->outdated)) return false;
+    make.name = next->name;
+    make.uid = next->uid;
+    make.revision = next->revision;
+  }
+  actions.push_back(std::move(make));
+  return true;
+}
+
+}  // namespace
+
+std::string GrowthText(const Observed& o) {
+  const Workload* live = LiveWorkload(o);
+  if (live == nullptr || !live->admitted || live->evicted || !Grows(o, *live)) return "";
+  const Workload* next = NextSlice(o, *live);
+  if (next == nullptr || next->reserved) return "";
+  const std::string position = PositionText(next->position);
+  return fmt::format("runs with {} of {} workers, and waits for more{}{}{}", WorkersGranted(*live),
+                     o.job.Wanted(), position.empty() ? "" : " at " + position,
+                     next->waits_for.empty() ? "" : ": ", next->waits_for);
 }
 
 void ReportToQuota(const Observed& o, std::vector<Action>& actions) {
@@ -178,6 +244,7 @@ void ReportToQuota(const Observed& o, std::vector<Action>& actions) {
   }
   const Workload* w = LiveWorkload(o);
   if (w == nullptr || w->deleting || !w->admitted || w->evicted) return;
+  if (SettleSlices(o, *w, actions) && !actions.empty()) return;
   const Ledger& ledger = o.status.ledger;
   // What the spec asks for: workers that make room in our own queue come back.
   const int32_t target = std::max(std::min(o.job.Wanted(), WorkersGranted(*w)), o.job.min);
@@ -190,13 +257,19 @@ void ReportToQuota(const Observed& o, std::vector<Action>& actions) {
                    ? 1
                    : 0;
   }
-  // The quota of workers that have left. It cannot be taken back before the next admission.
+  // The quota of workers that have left. Only a slice gets it back before the next admission.
   if (const int32_t granted = WorkersGranted(*w); target < granted && !draining) {
-    SetWorkloadStatus give = StatusOf(*w, SetWorkloadStatus::Change::kGiveBack);
-    for (const PodSet& set : w->pod_sets) {
-      const int32_t used = target - (o.job.first_differs ? 1 : 0);
-      if (set.name == kWorkerSet && set.count > used) give.unused.push_back({set.name, set.count - used});
+    const int32_t used = target - (o.job.first_differs ? 1 : 0);
+    if (o.job.slices) {
+      ResizeWorkload resize{w->name, w->uid, w->revision, w->pod_sets};
+      for (PodSet& set : resize.pod_sets)
+        if (set.name == kWorkerSet) set.count = std::min(set.count, used);
+      actions.push_back(std::move(resize));
+      return;
     }
+    SetWorkloadStatus give = StatusOf(*w, SetWorkloadStatus::Change::kGiveBack);
+    for (const PodSet& set : w->pod_sets)
+      if (set.name == kWorkerSet && set.count > used) give.unused.push_back({set.name, set.count - used});
     if (!give.unused.empty()) {
       actions.push_back(std::move(give));
       return;

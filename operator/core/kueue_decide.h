@@ -35,8 +35,11 @@ Decision AwaitQuota(const Observed& observed, Time now);
 // true if that takes an action.
 bool SettleWorkload(const Observed& observed, Time now, std::vector<Action>& actions, Requeue& requeue);
 
-// Appends what Kueue must know about a job that runs: whether its pods are ready, and which quota it does not
-// use. Such reports come after everything that repairs the job.
+// How a job that runs waits for the quota of more workers, for people; empty: it does not.
+std::string GrowthText(const Observed& observed);
+
+// Appends what Kueue must know about a job that runs: whether its pods are ready, which quota it does not
+// use, and how many more workers it asks for. Such reports come after everything that repairs the job.
 void ReportToQuota(const Observed& observed, std::vector<Action>& actions);
 
 // Appends what ends the Workload of a job that has ended.

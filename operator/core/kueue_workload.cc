@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "operator/core/kueue_decide.h"
 #include "operator/core/model.h"
@@ -49,19 +50,32 @@ std::vector<PodSet> PodSetsOf(const Job& job) {
   if (first > 0) sets.push_back({kMasterSet, 1});
   if (const int32_t workers = job.Wanted() - first; workers > 0) {
     const int32_t min = std::max(job.min - first, 1);
-    sets.push_back({kWorkerSet, workers, min < workers ? min : 0});
+    // Kueue admits slices with all of their pods.
+    sets.push_back({kWorkerSet, workers, min < workers && !job.slices ? min : 0});
   }
   for (const rendezvous::ProgramRole& role : job.policy.roles)
     if (role.replicas > 0) sets.push_back({role.name, role.replicas});
   return sets;
 }
 
+bool DecidesBefore(const Workload& a, const Workload& b) {
+  const auto rank = [](const Workload& w) {
+    // A request to grow does not decide yet.
+    if (!w.reserved) return std::tuple(0, 0, 0, w.replaces.empty() ? 1 : 0);
+    return std::tuple(1, w.evicted ? 0 : 1, w.admitted ? 1 : 0, w.replaces.empty() ? 0 : 1);
+  };
+  return rank(a) > rank(b);
+}
+
 const Workload* LiveWorkload(const Observed& o) {
   if (!o.quota) return nullptr;
-  const auto& all = o.quota->workloads;
-  const auto it = std::find_if(all.begin(), all.end(), [](const Workload& w) { return !w.finished; });
-  return it == all.end() ? nullptr : &*it;
+  const Workload* live = nullptr;
+  for (const Workload& w : o.quota->workloads)
+    if (!w.finished && (live == nullptr || DecidesBefore(w, *live))) live = &w;
+  return live;
 }
+
+bool ReplacesInAdvance(const Workload& w) { return w.reserved && !w.admitted && !w.replaces.empty(); }
 
 int32_t WorkersGranted(const Workload& workload) {
   int32_t workers = 0;
@@ -81,10 +95,16 @@ void ChooseQueue(Observed& o, bool has_default) {
 void LimitToQuota(Observed& o) {
   o.job.granted.reset();
   const Workload* workload = LiveWorkload(o);
-  if (workload != nullptr && workload->reserved)
+  if (workload != nullptr && workload->reserved) {
     o.job.granted = WorkersGranted(*workload);
-  else if (o.quota && o.quota->api != Quota::Api::kRead && o.status.ledger.gang_size > 0)
+    if (!ReplacesInAdvance(*workload)) return;
+    int32_t before = o.job.min;
+    for (const Workload& w : o.quota->workloads)
+      if (w.name == workload->replaces) before = WorkersGranted(w);
+    o.job.granted = std::min(*o.job.granted, before);
+  } else if (o.quota && o.quota->api != Quota::Api::kRead && o.status.ledger.gang_size > 0) {
     o.job.granted = o.status.ledger.gang_size;  // of the attempt that runs
+  }
 }
 
 }  // namespace ringmaster::core

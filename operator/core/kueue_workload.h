@@ -6,6 +6,10 @@
 // follows: the job starts when its Workload is admitted, stops with a checkpoint when the Workload is
 // evicted, and clears the admission when no pod is left. Kueue gives the quota to others only then. The
 // decisions are in kueue_decide.cc. Pure value types and functions.
+//
+// The Workload of a job with Job::slices is a slice. To grow, the job asks for a larger slice that replaces
+// it (Workload::replaces). Kueue charges the difference, and finishes the replaced slice when it has reserved
+// the quota of the larger one. The job has no more workers than before until that one is admitted.
 #pragma once
 
 #include <cstdint>
@@ -44,6 +48,9 @@ struct Workload {
   uint64_t revision = 0;  // the precondition of a change
   std::string queue;
   std::vector<PodSet> pod_sets;
+  bool slice = false;
+  std::string replaces;   // the slice that it replaces when it is admitted; empty: none
+  std::string chain;      // the first of the slices that replaced each other; empty: it is no slice
   bool outdated = false;  // its templates or its priority are not those of the job
   bool held = false;      // by our finalizer
   bool deleting = false;
@@ -94,8 +101,14 @@ inline constexpr const char* kMasterSet = "master";  // the first worker, when i
 std::string PodSetOf(const Job& job, int32_t rank);
 // Returns the pod sets that the job asks for.
 std::vector<PodSet> PodSetsOf(const Job& job);
-// Returns the Workload that decides about the job: the one that is not finished. nullptr: none.
+// Whether of two Workloads that are not finished `a` decides about their job rather than `b`: the one with
+// quota, and of two slices with quota the larger one once it is admitted.
+bool DecidesBefore(const Workload& a, const Workload& b);
+// Returns the Workload that decides about the job, of those that are not finished. nullptr: none.
 const Workload* LiveWorkload(const Observed& observed);
+// Whether the job may run with the quota of the slice that this one replaces: this one has all of the job's
+// quota, and its admission checks are pending.
+bool ReplacesInAdvance(const Workload& workload);
 // Returns for how many workers the Workload has quota. REQUIRES: it is reserved.
 int32_t WorkersGranted(const Workload& workload);
 // Chooses the queue of a job without a label. One with a Workload stays in the queue of that: the Workload is

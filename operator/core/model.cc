@@ -117,6 +117,7 @@ const char* ActionName(const Action& action) {
                  [](const ReserveRoom&) { return "ReserveRoom"; },
                  [](const ReleaseGang&) { return "ReleaseGang"; },
                  [](const MakeWorkload&) { return "MakeWorkload"; },
+                 [](const ResizeWorkload&) { return "ResizeWorkload"; },
                  [](const SetWorkloadStatus&) { return "SetWorkloadStatus"; },
                  [](const DeleteWorkload&) { return "DeleteWorkload"; },
                  [](const ReleaseWorkload&) { return "ReleaseWorkload"; }},
@@ -154,6 +155,12 @@ std::string ToString(const Action& action) {
           [](const MakeWorkload& a) {
             std::string text =
                 fmt::format("MakeWorkload({} in queue {}", a.name.empty() ? "new" : a.name, a.queue);
+            for (const PodSet& set : a.pod_sets) text += fmt::format(", {} x {}", set.count, set.name);
+            if (!a.replaces.empty()) text += ", replaces " + a.replaces;
+            return text + ")";
+          },
+          [](const ResizeWorkload& a) {
+            std::string text = "ResizeWorkload(" + a.name;
             for (const PodSet& set : a.pod_sets) text += fmt::format(", {} x {}", set.count, set.name);
             return text + ")";
           },
@@ -224,9 +231,10 @@ std::string ToString(const Observed& observed, Time now) {
                         observed.quota->api == Quota::Api::kRead ? "" : " unread");
     for (const Workload& w : observed.quota->workloads)
       text += fmt::format(
-          " | workload {}{}{}{}{}{}{}{} {}", w.name, w.held ? " held" : "", w.deleting ? " deleting" : "",
-          w.active ? "" : " inactive", w.reserved ? " reserved" : "", w.admitted ? " admitted" : "",
-          w.evicted ? " evicted" : "", w.finished ? " finished" : "", PodsReadyName(w.pods_ready));
+          " | workload {}{}{}{}{}{}{}{}{} {}", w.name, w.replaces.empty() ? "" : " for " + w.replaces,
+          w.held ? " held" : "", w.deleting ? " deleting" : "", w.active ? "" : " inactive",
+          w.reserved ? " reserved" : "", w.admitted ? " admitted" : "", w.evicted ? " evicted" : "",
+          w.finished ? " finished" : "", PodsReadyName(w.pods_ready));
     if (observed.job.granted) text += fmt::format(" | granted {}", *observed.job.granted);
   }
   for (const PodRef& w : observed.stray_workloads) text += " | stray workload " + w.name;

@@ -42,7 +42,7 @@
 //  I21. A job without a coordinator succeeds only when every rank that decides about it ended with exit code
 //       0: all of them, or rank 0 alone.
 //  I22. No pod of a job in a queue of Kueue is created before its Workload is admitted, or after it is
-//       evicted.
+//       evicted, and no worker beyond those that were admitted.
 //  I23. The admission of a Workload is cleared, and the Workload of a job that continues is deleted, only
 //       when no pod of the job is left.
 //  I24. A job is preempted only by a waiting job of higher priority that asks for it, only when that job fits
@@ -288,7 +288,18 @@ struct MakeWorkload {
   uint64_t revision = 0;
   std::string queue{};
   std::vector<PodSet> pod_sets{};
+  bool slice = false;  // as the next two, of core::Workload
+  std::string replaces{};
+  std::string chain{};  // empty: this one is the first
   bool operator==(const MakeWorkload&) const = default;
+};
+// Lowers the counts of an admitted slice, whose quota falls with them.
+struct ResizeWorkload {
+  std::string name;
+  std::string uid;
+  uint64_t revision = 0;
+  std::vector<PodSet> pod_sets{};
+  bool operator==(const ResizeWorkload&) const = default;
 };
 struct SetWorkloadStatus {
   enum class Change : uint8_t {
@@ -322,13 +333,14 @@ struct ReleaseWorkload {
 struct DeleteJob {
   bool operator==(const DeleteJob&) const = default;
 };
-using Action =
-    std::variant<SetStatus, CreatePod, DeletePod, UntrackPod, SetGang, DeleteJob, PrepareGang, ReserveRoom,
-                 ReleaseGang, MakeWorkload, SetWorkloadStatus, DeleteWorkload, ReleaseWorkload>;
+using Action = std::variant<SetStatus, CreatePod, DeletePod, UntrackPod, SetGang, DeleteJob, PrepareGang,
+                            ReserveRoom, ReleaseGang, MakeWorkload, ResizeWorkload, SetWorkloadStatus,
+                            DeleteWorkload, ReleaseWorkload>;
 template <class A>
 inline constexpr bool kIsAboutWorkload =
-    std::is_same_v<A, MakeWorkload> || std::is_same_v<A, SetWorkloadStatus> ||
-    std::is_same_v<A, DeleteWorkload> || std::is_same_v<A, ReleaseWorkload>;
+    std::is_same_v<A, MakeWorkload> || std::is_same_v<A, ResizeWorkload> ||
+    std::is_same_v<A, SetWorkloadStatus> || std::is_same_v<A, DeleteWorkload> ||
+    std::is_same_v<A, ReleaseWorkload>;
 inline bool IsAboutWorkload(const Action& action) {
   return std::visit([](const auto& a) { return kIsAboutWorkload<std::decay_t<decltype(a)>>; }, action);
 }

@@ -323,7 +323,8 @@ void SetAdmitted(const SummaryInput& s, Writer& writer) {
     writer.Set(ConditionType::kAdmitted, false, ReasonOf(refusal->kind),
                fmt::format("{}; {}", refusal->message, Remedy(refusal->kind)));
   } else {
-    writer.Set(ConditionType::kAdmitted, true, Reason::kAccepted, "");
+    writer.Set(ConditionType::kAdmitted, true, Reason::kAccepted,
+               s.ended || s.ledger.stop_since ? "" : GrowthText(s.o));
   }
 }
 

@@ -207,6 +207,7 @@ class World {
   Result<control::Revision> Release(const control::Key& key, JobTruth& job, const core::ReleaseGang& action);
   Result<control::Revision> MakeWorkload(const control::Key& key, JobTruth& job,
                                          const core::MakeWorkload& action);
+  Result<control::Revision> ResizeWorkload(const control::Key& key, const core::ResizeWorkload& action);
   Result<control::Revision> SetWorkloadStatus(const control::Key& key, const core::SetWorkloadStatus& action);
   Result<control::Revision> DeleteWorkload(const control::Key& key, const core::DeleteWorkload& action);
   Result<control::Revision> ReleaseWorkload(const control::Key& key, const core::ReleaseWorkload& action);
@@ -218,6 +219,8 @@ class World {
   void CollectWorkloads(const control::Key& key, const std::string& owner_uid, bool orphaned);
   bool OwnsWorkload(const control::Key& key, const std::string& job_uid) const;
   void TickKueue();
+  // Kueue finishes the slices that were replaced, some time later.
+  void FinishReplaced(const control::Key& key, std::vector<WorkloadTruth>& workloads);
   bool HasLocalQueue(const std::string& name) const;
   Result<control::Revision> Order(const control::Key& key, JobTruth& job, const core::SetGang& action);
   void Terminate(const control::Key& key, PodTruth& pod, Duration grace);

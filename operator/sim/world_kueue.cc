@@ -78,7 +78,7 @@ Result<Revision> World::MakeWorkload(const Key& key, JobTruth& job, const core::
   if (job.job.deleted) return Error{Code::kForbidden, "the job is being deleted"};
   if (auto refusal = RefusesPods("workload")) return *refusal;
   if (action.name.empty()) {
-    const std::string name = key.name + "-" + job.job.uid;
+    const std::string name = action.replaces.empty() ? key.name + "-" + job.job.uid : action.replaces + "+";
     for (const WorkloadTruth& w : workloads_[key])
       if (w.workload.name == name) return Error{Code::kAlreadyExists, "workload " + name + " exists"};
     WorkloadTruth& truth = workloads_[key].emplace_back();
@@ -87,6 +87,8 @@ Result<Revision> World::MakeWorkload(const Key& key, JobTruth& job, const core::
     truth.workload.uid = fmt::format("workload-{}", next_uid_++);
     truth.workload.queue = action.queue;
     truth.workload.pod_sets = action.pod_sets;
+    truth.workload.slice = action.slice;
+    truth.workload.replaces = action.replaces;
     truth.workload.held = true;
     return Touch(key, truth.workload);
   }
@@ -97,6 +99,24 @@ Result<Revision> World::MakeWorkload(const Key& key, JobTruth& job, const core::
   if (w.reserved) return Error{Code::kInvalid, "spec.podSets: field is immutable"};
   w.queue = action.queue;
   w.pod_sets = action.pod_sets;
+  w.slice = action.slice;
+  w.replaces = action.replaces;
+  return Touch(key, w);
+}
+
+Result<Revision> World::ResizeWorkload(const Key& key, const core::ResizeWorkload& action) {
+  auto found = FindWorkload(key, action.name, action.uid);
+  if (!found.ok()) return found.error();
+  core::Workload& w = (*found)->workload;
+  if (w.revision != action.revision) return Error{Code::kConflict, action.name + " has changed"};
+  if (!w.reserved || w.pod_sets.size() != action.pod_sets.size())
+    return Error{Code::kInvalid, "spec.podSets: field is immutable"};
+  for (size_t i = 0; i < w.pod_sets.size(); ++i) {
+    if (action.pod_sets[i].count > w.pod_sets[i].count)
+      return Error{Code::kInvalid, "spec.podSets: field is immutable"};
+    w.pod_sets[i].count = action.pod_sets[i].count;
+    w.grants[i].count = std::min(w.grants[i].count, w.pod_sets[i].count);
+  }
   return Touch(key, w);
 }
 
@@ -134,7 +154,7 @@ Result<Revision> World::SetWorkloadStatus(const Key& key, const core::SetWorkloa
 Result<Revision> World::DeleteWorkload(const Key& key, const core::DeleteWorkload& action) {
   auto found = FindWorkload(key, action.name, action.uid);
   if (!found.ok()) return found.error();
-  if ((*found)->workload.reserved)
+  if ((*found)->workload.reserved && !(*found)->workload.finished)
     for (const Observer& observer : observers_)
       if (observer.quota_freed) observer.quota_freed(key, (*found)->owner_uid);
   (*found)->workload.deleting = true;
@@ -194,12 +214,27 @@ bool World::HasLocalQueue(const std::string& name) const {
   return name != core::kDefaultQueue || default_queue_;
 }
 
+void World::FinishReplaced(const Key& key, std::vector<WorkloadTruth>& workloads) {
+  for (const WorkloadTruth& larger : workloads) {
+    const core::Workload& w = larger.workload;
+    if (!w.reserved || w.finished || w.replaces.empty() || !rng_.Chance(0.1)) continue;
+    for (WorkloadTruth& old : workloads) {
+      if (old.workload.name != w.replaces || old.workload.finished || old.workload.deleting) continue;
+      old.workload.finished = true;
+      Touch(key, old.workload);
+    }
+  }
+}
+
 void World::TickKueue() {
-  for (auto& [key, all] : workloads_)
-    for (WorkloadTruth& w : all)
-      if (!w.owner_uid.empty() &&
-          kueue_.Tick(w.workload, HasLocalQueue(w.workload.queue), faulty(), GangModel::kTick))
+  for (auto& [key, all] : workloads_) {
+    for (WorkloadTruth& w : all) {
+      const bool has_queue = HasLocalQueue(w.workload.queue);
+      if (!w.owner_uid.empty() && kueue_.Tick(w.workload, has_queue, faulty(), GangModel::kTick))
         Touch(key, w.workload);
+    }
+    FinishReplaced(key, all);
+  }
 }
 
 }  // namespace ringmaster::sim

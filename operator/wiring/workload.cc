@@ -82,13 +82,14 @@ int32_t RankOf(const api::TrainingJob& job, const std::string& set) {
 
 }  // namespace
 
-std::string WorkloadName(const std::string& job, const std::string& job_uid) {
-  return job + "-" + HashHex(HashOf(job_uid)).substr(0, 5);
+std::string WorkloadName(const std::string& job, const std::string& job_uid, const std::string& replaces) {
+  const std::string identity = replaces.empty() ? job_uid : job_uid + "/" + replaces;
+  return job + "-" + HashHex(HashOf(identity)).substr(0, 5);
 }
 
 Json WorkloadOf(const api::TrainingJob& job, const std::string& job_uid, const WorkloadInputs& inputs) {
-  Json workload =
-      NewObject(kWorkloadVersion, "Workload", WorkloadName(job.metadata.name, job_uid), job, job_uid);
+  const std::string name = WorkloadName(job.metadata.name, job_uid, inputs.replaces);
+  Json workload = NewObject(kWorkloadVersion, "Workload", name, job, job_uid);
   Json& metadata = workload["metadata"];
   metadata["labels"]["kueue.x-k8s.io/job-uid"] = job_uid;
   metadata["finalizers"] = Json::array({kWorkloadFinalizer});
@@ -109,6 +110,12 @@ Json WorkloadOf(const api::TrainingJob& job, const std::string& job_uid, const W
         {"group", inputs.class_group}, {"kind", inputs.class_kind}, {"name", inputs.class_name}};
   workload["spec"] = std::move(spec);
   metadata["annotations"] = {{kRenderedAnnotation, RenderedText(workload)}};
+  if (inputs.slice) {
+    metadata["annotations"][kElasticAnnotation] = "true";
+    metadata["annotations"][kChainAnnotation] = inputs.chain.empty() ? name : inputs.chain;
+  }
+  if (!inputs.replaces.empty())
+    metadata["annotations"][kReplacesAnnotation] = job.metadata.namespace_ + "/" + inputs.replaces;
   return workload;
 }
 

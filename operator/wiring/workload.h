@@ -33,10 +33,22 @@ struct WorkloadInputs {
   std::string class_group;
   std::string class_kind;
   std::string class_name;
+  // As in core::MakeWorkload.
+  bool slice = false;
+  std::string replaces;
+  std::string chain;
 };
 
+// Kueue's annotations of a job, and of the slices of a job that grows by them.
+inline constexpr const char* kElasticAnnotation = "kueue.x-k8s.io/elastic-job";  // "true"
+inline constexpr const char* kReplacesAnnotation =
+    "kueue.x-k8s.io/workload-slice-replacement-for";  // namespace/name
+inline constexpr const char* kChainAnnotation = "kueue.x-k8s.io/workload-slice-name";
+
 // Returns at most 54 characters: Kueue uses the name as a label value. Another job of this name has another.
-std::string WorkloadName(const std::string& job, const std::string& job_uid);
+// `replaces`: the name of the slice that it replaces; empty: none.
+std::string WorkloadName(const std::string& job, const std::string& job_uid,
+                         const std::string& replaces = {});
 
 // Returns the Workload. Its templates have only what Kueue counts and compares with flavours: a newer
 // operator renders the same.

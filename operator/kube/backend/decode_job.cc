@@ -122,6 +122,7 @@ std::shared_ptr<const JobRecord> DecodeJob(const Json& object, const Meta& meta,
   const Json& labels = json::Child(metadata, "labels");
   record->queue = json::Text(labels, wiring::kQueueNameLabel);
   record->workload_priority = json::Text(labels, wiring::kWorkloadPriorityLabel);
+  record->slices = json::Text(json::Child(metadata, "annotations"), wiring::kElasticAnnotation) == "true";
   for (const Json& finalizer : json::Items(metadata, "finalizers"))
     record->orphans |= record->deleted && finalizer == "orphan";
   const auto created = ParseWallTime(json::Text(metadata, "creationTimestamp"));

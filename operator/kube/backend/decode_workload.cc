@@ -90,8 +90,13 @@ std::shared_ptr<const WorkloadRecord> DecodeWorkload(const Json& object, const M
   auto record = std::make_shared<WorkloadRecord>();
   record->job = meta.namespace_ + "/" + std::string(job);
   record->owner_uid = ControllerUid(object);
-  record->rendered_for = json::Text(json::Child(metadata, "annotations"), wiring::kRenderedAnnotation);
+  const Json& annotations = json::Child(metadata, "annotations");
+  record->rendered_for = json::Text(annotations, wiring::kRenderedAnnotation);
   core::Workload& w = record->workload;
+  w.slice = json::Text(annotations, wiring::kElasticAnnotation) == "true";
+  w.chain = json::Text(annotations, wiring::kChainAnnotation);
+  const std::string_view replaces = json::Text(annotations, wiring::kReplacesAnnotation);
+  w.replaces = replaces.substr(replaces.find('/') + 1);
   w.name = meta.name;
   w.uid = meta.uid;
   w.revision = meta.revision;

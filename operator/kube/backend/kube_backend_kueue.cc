@@ -243,25 +243,27 @@ void KubeBackend::ReadQuota(const JobRecord& job, core::Observed& observed) cons
 }
 
 wiring::Admission KubeBackend::AdmissionOf(const JobRecord& job, int32_t rank) const {
+  std::shared_ptr<const WorkloadRecord> live;
   for (const auto& record : workloads_.Group(job.key.ToString())) {
     if (record->owner_uid != job.uid || record->workload.finished || !record->workload.reserved) continue;
-    const std::string name = core::PodSetOf(job.spec->job, rank);
-    const auto set = record->admitted.find(name);
-    if (set == record->admitted.end()) continue;
-    wiring::Admission admission = set->second.updates;
-    for (const std::string& flavor : set->second.flavors) {
-      const auto known = flavors_.Get(flavor);
-      if (!known) continue;
-      for (const auto& [key, value] : known->node_labels) admission.node_selector[key] = value;
-      admission.tolerations.insert(admission.tolerations.end(), known->tolerations.begin(),
-                                   known->tolerations.end());
-    }
-    if (set->second.has_topology) admission.scheduling_gates.push_back(wiring::kTopologyGate);
-    admission.labels["kueue.x-k8s.io/podset"] = name;
-    admission.annotations["kueue.x-k8s.io/workload"] = record->workload.name;
-    return admission;
+    if (!live || core::DecidesBefore(record->workload, live->workload)) live = record;
   }
-  return {};
+  const std::string name = core::PodSetOf(job.spec->job, rank);
+  if (!live || !live->admitted.contains(name)) return {};
+  const WorkloadRecord::Set& set = live->admitted.at(name);
+  wiring::Admission admission = set.updates;
+  for (const std::string& flavor : set.flavors) {
+    const auto known = flavors_.Get(flavor);
+    if (!known) continue;
+    for (const auto& [key, value] : known->node_labels) admission.node_selector[key] = value;
+    admission.tolerations.insert(admission.tolerations.end(), known->tolerations.begin(),
+                                 known->tolerations.end());
+  }
+  if (set.has_topology) admission.scheduling_gates.push_back(wiring::kTopologyGate);
+  admission.labels["kueue.x-k8s.io/podset"] = name;
+  admission.annotations["kueue.x-k8s.io/workload"] = live->workload.name;
+  if (live->workload.slice) admission.annotations[wiring::kChainAnnotation] = live->workload.chain;
+  return admission;
 }
 
 // ---- actions
@@ -302,6 +304,9 @@ void KubeBackend::Perform(const Job& job, const control::Write& write, const cor
   wiring::WorkloadInputs inputs = WorkloadInputsOf(*job);
   inputs.queue = action.queue;
   inputs.pod_sets = action.pod_sets;
+  inputs.slice = action.slice;
+  inputs.replaces = action.replaces;
+  inputs.chain = action.chain;
   Json workload = wiring::WorkloadOf(job->ToApi(), job->uid, inputs);
   if (action.name.empty()) {
     client_.Create(kWorkloads, write.key.namespace_, workload,
@@ -319,11 +324,32 @@ void KubeBackend::Perform(const Job& job, const control::Write& write, const cor
         Json spec = workload["spec"];
         // A merge keeps what the patch does not name.
         if (!spec.contains("priorityClassRef")) spec["priorityClassRef"] = nullptr;
+        Json annotations = workload["metadata"]["annotations"];
+        for (const char* name :
+             {wiring::kElasticAnnotation, wiring::kReplacesAnnotation, wiring::kChainAnnotation})
+          if (!annotations.contains(name)) annotations[name] = nullptr;
         return Json{{"metadata",
                      {{"uid", metadata["uid"]},
                       {"resourceVersion", metadata["resourceVersion"]},
-                      {"annotations", workload["metadata"]["annotations"]}}},
+                      {"annotations", std::move(annotations)}}},
                     {"spec", std::move(spec)}};
+      },
+      std::move(done));
+}
+
+void KubeBackend::Perform(const Job&, const control::Write& write, const core::ResizeWorkload& action,
+                          Done done) {
+  ChangeWorkload(
+      write, action.name, action.uid, action.revision, "",
+      [action](const Json& found) -> std::optional<Json> {
+        const Json& metadata = json::Child(found, "metadata");
+        Json sets = json::Items(json::Child(found, "spec"), "podSets");
+        for (Json& set : sets)
+          for (const core::PodSet& wanted : action.pod_sets)
+            if (json::Text(set, "name") == wanted.name) set["count"] = wanted.count;
+        return Json{
+            {"metadata", {{"uid", metadata["uid"]}, {"resourceVersion", metadata["resourceVersion"]}}},
+            {"spec", {{"podSets", std::move(sets)}}}};
       },
       std::move(done));
 }

@@ -43,14 +43,16 @@ struct JobRecord {
   bool orphans = false;  // deleted with --cascade=orphan
   std::shared_ptr<const JobSpec> spec;
   core::Status status;
-  // Labels: they change without a new generation. Empty: none.
+  // Labels and annotations: they change without a new generation. Empty: none.
   std::string queue;              // of Kueue
   std::string workload_priority;  // the WorkloadPriorityClass
+  bool slices = false;            // an annotation asks Kueue to let it grow
 
   core::Job Job() const {
     core::Job job = spec->job;
     job.deleted = deleted;
     job.orphans = orphans;
+    job.slices = slices;
     job.allowed = core::AllowedWorkers(status.ledger);
     return job;
   }

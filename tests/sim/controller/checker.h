@@ -74,6 +74,8 @@ class Checker {
   static bool Restarted(const core::Observed& o, const std::string& node, Time since);
   void CheckSuspects(const core::Observed& o, const core::Ledger& after, Time now);
   bool Stray(const JobTruth& job) const;
+  bool StartsWithDefaultQueue(const JobTruth& job) const;
+  static int32_t WorkersAdmitted(const core::Quota& quota);
   void CheckCreated(const control::Key& key, const JobTruth& job, const core::Pod& pod);
   void CheckQuotaFreed(const control::Key& key, const std::string& job_uid);
   void CheckRemoved(const JobTruth& job, const Shadow& shadow, const core::Pod& pod);

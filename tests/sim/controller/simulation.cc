@@ -40,6 +40,7 @@ class Simulation {
         kueue_(KeyedRandom(seed, 25)),
         has_kueue_(kueue_.Chance(0.4)),
         default_(KeyedRandom(seed, 28)),
+        slices_(KeyedRandom(seed, 29)),
         has_default_(has_kueue_ && default_.Chance(0.5)),
         world_(scheduler_, DrawWorld(KeyedRandom(seed, 2))),
         checker_(world_, scheduler_) {
@@ -87,6 +88,7 @@ class Simulation {
   void Submit(const Key& key) {
     core::Job job = DrawJob(key);
     const int64_t steps = DrawSteps();
+    job.slices = has_kueue_ && slices_.Chance(0.5);
     world_.Submit(key, std::move(job), steps, has_kueue_ && kueue_.Chance(0.8) ? "queue" : "");
   }
 
@@ -453,6 +455,7 @@ class Simulation {
   SplitMix64 kueue_;        // of the runs with Kueue; separate, too
   const bool has_kueue_;    // jobs may have a queue
   SplitMix64 default_;      // of the LocalQueue `default`; separate, too
+  SplitMix64 slices_;       // of jobs that grow by slices; separate, too
   const bool has_default_;  // it comes and goes
   Scheduler scheduler_;
   World world_;

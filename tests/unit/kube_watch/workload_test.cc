@@ -65,6 +65,18 @@ TEST(DecodeWorkload, ReadsAnAdmission) {
   EXPECT_EQ(updates.tolerations.size(), 1U);
 }
 
+TEST(DecodeWorkload, ReadsASlice) {
+  Json object = AdmittedWorkload();
+  Json& annotations = object["metadata"]["annotations"];
+  annotations["kueue.x-k8s.io/elastic-job"] = "true";
+  annotations["kueue.x-k8s.io/workload-slice-name"] = "gpt-first";
+  annotations["kueue.x-k8s.io/workload-slice-replacement-for"] = "team/gpt-before";
+  const core::Workload w = DecodeOne(object)->workload;
+  EXPECT_TRUE(w.slice);
+  EXPECT_EQ(w.chain, "gpt-first");
+  EXPECT_EQ(w.replaces, "gpt-before");
+}
+
 TEST(DecodeWorkload, ReadsATopology) {
   Json object = AdmittedWorkload();
   object["status"]["admission"]["podSetAssignments"][0]["topologyAssignment"] = {

@@ -67,6 +67,21 @@ TEST(Workload, ItsNameFitsALabel) {
   EXPECT_NE(WorkloadName("gpt", "uid-1"), WorkloadName("gpt", "uid-2"));
 }
 
+TEST(Workload, ASliceNamesTheOneThatItReplaces) {
+  WorkloadInputs inputs = Inputs();
+  EXPECT_FALSE(
+      WorkloadOf(Load(kJob), "job-uid", inputs)["metadata"]["annotations"].contains(kElasticAnnotation));
+  inputs.slice = true;
+  const Json first = WorkloadOf(Load(kJob), "job-uid", inputs)["metadata"];
+  EXPECT_EQ(first["annotations"][kElasticAnnotation], "true");
+  EXPECT_EQ(first["annotations"][kChainAnnotation], first["name"]);
+  inputs.replaces = inputs.chain = first["name"].get<std::string>();
+  const Json second = WorkloadOf(Load(kJob), "job-uid", inputs)["metadata"];
+  EXPECT_NE(second["name"], first["name"]);
+  EXPECT_EQ(second["annotations"][kReplacesAnnotation], "team/" + inputs.replaces);
+  EXPECT_EQ(second["annotations"][kChainAnnotation], first["name"]);
+}
+
 TEST(Workload, TheHashIgnoresQueueAndCounts) {
   const api::TrainingJob job = Load(kJob);
   const std::string before = RenderedText(WorkloadOf(job, "job-uid", Inputs()));
