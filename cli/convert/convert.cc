@@ -115,9 +115,8 @@ void ConvertMetadata(Source& source, Json& job) {
       metadata[field] = std::move(*map);
   }
   if (metadata.contains("labels") && metadata["labels"].contains("kueue.x-k8s.io/queue-name")) {
-    source.Note(
-        "metadata.labels",
-        "Kueue does not admit TrainingJobs: remove the label kueue.x-k8s.io/queue-name, and spec.suspend");
+    source.Note("metadata.labels",
+                "Kueue admits the TrainingJob by its label; remove spec.suspend if Kueue has set it");
   }
   if (metadata.contains("annotations")) {
     metadata["annotations"].erase("kubectl.kubernetes.io/last-applied-configuration");
