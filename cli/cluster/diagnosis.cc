@@ -11,6 +11,7 @@
 #include "cli/cluster/status_screen.h"
 #include "operator/core/status.h"
 #include "operator/wiring/names.h"
+#include "operator/wiring/workload.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -67,6 +68,14 @@ Check CheckOperator(const Evidence& e, kube::WallTime now) {
 Check CheckSeen(const Evidence& e) {
   constexpr const char* kName = "the operator has seen the job";
   const std::string_view manager = Text(Child(e.job, "spec"), "managedBy");
+  const bool queued = !Text(Child(Child(e.job, "metadata"), "labels"), wiring::kQueueNameLabel).empty();
+  if (manager == wiring::kMultiKueue && queued) {
+    if (Child(e.job, "status").is_object())
+      return Pass(kName, "MultiKueue runs it on another cluster, and copies the status from there");
+    return Fail(kName, "MultiKueue has not started it on another cluster",
+                "look at the conditions and admission checks of its Workload: kubectl describe "
+                "workloads.kueue.x-k8s.io");
+  }
   if (!manager.empty() && manager != kOurManager)
     return Fail(kName, fmt::format("spec.managedBy is {}: the operator ignores the job", manager),
                 "another program manages this job; remove managedBy to let Ringmaster manage it");

@@ -172,7 +172,7 @@ class Kueue:
             spec["tolerations"] = tolerations
         self.apply("ResourceFlavor", name, spec)
 
-    def queue(self, name, gpus, cohort=None, preemption=None, namespace="default"):
+    def queue(self, name, gpus, cohort=None, preemption=None, namespace="default", checks=None):
         """Creates a ClusterQueue, and a LocalQueue of the same name. gpus: {flavor: count or (count, borrowing limit)}."""
         flavors = []
         for flavor, count in gpus.items():
@@ -184,6 +184,8 @@ class Kueue:
             spec["cohortName"] = cohort
         if preemption:
             spec["preemption"] = preemption
+        if checks:
+            spec["admissionChecksStrategy"] = {"admissionChecks": [{"name": check} for check in checks]}
         self.apply("ClusterQueue", name, spec)
         self.apply("LocalQueue", name, {"clusterQueue": name}, namespace)
         self.cluster.wait(lambda: self._is_active(name), f"ClusterQueue {name} is active")

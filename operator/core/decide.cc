@@ -20,6 +20,7 @@ Ledger ClampFutureTimes(const Observed& o, Time now);
 }  // namespace
 
 Decision Decide(const Observed& o, Time now) {
+  if (o.job.remote) return WatchRemote(o, now);
   // A new job that is to be suspended is marked so, and its first pods belong to another attempt.
   const bool stopped = o.job.suspend || HeldByQuota(o);
   const bool begins = NotBegun(o.status.ledger) && (!stopped || !o.pods.empty()) && o.invalid.empty() &&

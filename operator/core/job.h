@@ -108,6 +108,7 @@ struct Job {
   CleanPods clean_pods = CleanPods::kRunning;
   Duration progress_interval = seconds(5);  // between two status writes for progress alone
 
+  bool remote = false;             // Kueue runs it on another cluster (MultiKueue)
   bool slices = false;             // in a queue of Kueue it grows by slices of its Workload
   std::optional<int32_t> granted;  // the workers that Kueue has admitted; unset: no limit
   // The workers that preemption leaves it. Neither is part of the spec: the backend takes this one from the

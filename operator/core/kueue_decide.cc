@@ -47,6 +47,17 @@ void Remove(const Workload& w, std::vector<Action>& actions) {
     actions.push_back(ReleaseWorkload{w.name, w.uid});
 }
 
+// Appends the report whether the pods are ready, if Kueue does not know it.
+void ReportReady(const Workload& w, bool ready, std::vector<Action>& actions) {
+  const bool reported = w.pods_ready == PodsReady::kStarted || w.pods_ready == PodsReady::kRecovered;
+  if (ready == reported) return;
+  SetWorkloadStatus report = StatusOf(w, SetWorkloadStatus::Change::kReport);
+  report.pods_ready = !ready                                        ? PodsReady::kWaitForRecovery
+                      : w.pods_ready == PodsReady::kWaitForRecovery ? PodsReady::kRecovered
+                                                                    : PodsReady::kStarted;
+  actions.push_back(std::move(report));
+}
+
 }  // namespace
 
 bool HasStarted(const Ledger& ledger) { return ledger.attempt > 0 && !NotBegun(ledger) && !ledger.suspended; }
@@ -115,6 +126,25 @@ std::optional<QuotaHold> QuotaHoldOf(const Observed& o) {
   return QuotaHold{Reason::kWaitingForQuota, fmt::format("{}: {}", where, w->waits_for)};
 }
 
+Decision WatchRemote(const Observed& o, Time now) {
+  Requeue requeue;
+  if (auto decision = ReleaseStrays(o, now, requeue)) return *std::move(decision);
+  Decision decision;
+  decision.reason = "runs on another cluster";
+  const Workload* live = LiveWorkload(o);
+  // The status may be behind the Workload: a job that has ended must not run again.
+  const bool ended = o.status.ended() || (live == nullptr && o.quota && !o.quota->workloads.empty());
+  if (o.job.deleted || (ended && live == nullptr)) {
+    ReleaseWorkloads(o, decision.actions);
+  } else if (o.invalid.empty() && !ended) {
+    // Its pods are none of this cluster's: an eviction is cleared at once.
+    if (!SettleWorkload(o, now, decision.actions, requeue) && live != nullptr && live->admitted)
+      ReportReady(*live, o.status.display.Of(ConditionType::kReady).truth == Truth::kTrue, decision.actions);
+  }
+  decision.requeue_at = requeue.at();
+  return decision;
+}
+
 Decision AwaitQuota(const Observed& o, Time now) {
   Decision decision;
   Requeue requeue;
@@ -152,6 +182,11 @@ bool SettleWorkload(const Observed& o, Time now, std::vector<Action>& actions, R
     return true;
   }
   if (quota.queue.empty() || o.job.suspend) return false;
+  if (!quota.prebuilt.empty()) {
+    if (live != nullptr || !quota.offered) return false;
+    actions.push_back(AdoptWorkload{quota.offered->name, quota.offered->uid, quota.offered->revision});
+    return true;
+  }
   std::vector<PodSet> sets = PodSetsOf(o.job);
   if (live != nullptr && live->queue == quota.queue && live->pod_sets == sets &&
       live->slice == o.job.slices && !live->outdated)
@@ -275,14 +310,7 @@ void ReportToQuota(const Observed& o, std::vector<Action>& actions) {
       return;
     }
   }
-  const bool ready = running >= PlacementOf(o, ledger).needed;
-  const bool reported = w->pods_ready == PodsReady::kStarted || w->pods_ready == PodsReady::kRecovered;
-  if (ready == reported) return;
-  SetWorkloadStatus report = StatusOf(*w, SetWorkloadStatus::Change::kReport);
-  report.pods_ready = !ready                                         ? PodsReady::kWaitForRecovery
-                      : w->pods_ready == PodsReady::kWaitForRecovery ? PodsReady::kRecovered
-                                                                     : PodsReady::kStarted;
-  actions.push_back(std::move(report));
+  ReportReady(*w, running >= PlacementOf(o, ledger).needed, actions);
 }
 
 void FinishWorkload(const Observed& o, std::vector<Action>& actions) {

@@ -27,6 +27,10 @@ struct QuotaHold {
 // Why the job is held, for people. nullopt: it is not.
 std::optional<QuotaHold> QuotaHoldOf(const Observed& observed);
 
+// Decides about a job that Kueue runs on another cluster: asks for its quota, and leaves everything else to
+// that cluster. Kueue copies its status from there.
+Decision WatchRemote(const Observed& observed, Time now);
+
 // Writes down what is missing before the job can start, and asks Kueue for it. REQUIRES: the job has no pods
 // and none of this process's requests creates one.
 Decision AwaitQuota(const Observed& observed, Time now);

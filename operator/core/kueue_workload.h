@@ -79,7 +79,11 @@ struct Quota {
   Api api = Api::kAbsent;
   // The LocalQueue that the job's label names, or that ChooseQueue has set; empty: none, or none any more.
   std::string queue;
-  bool defaulted = false;           // the job has no label, and `queue` is kDefaultQueue
+  bool defaulted = false;  // the job has no label, and `queue` is kDefaultQueue
+  // The Workload that MultiKueue has made for the job on this cluster: the job adopts it, and makes none.
+  // Empty: it makes its own one.
+  std::string prebuilt;
+  std::optional<Workload> offered;  // that Workload, while no job owns it
   bool required = false;            // Kueue manages jobs without a queue, too: they do not start
   std::vector<Workload> workloads;  // that the job owns, sorted by name
   bool operator==(const Quota&) const = default;

@@ -117,6 +117,7 @@ const char* ActionName(const Action& action) {
                  [](const ReserveRoom&) { return "ReserveRoom"; },
                  [](const ReleaseGang&) { return "ReleaseGang"; },
                  [](const MakeWorkload&) { return "MakeWorkload"; },
+                 [](const AdoptWorkload&) { return "AdoptWorkload"; },
                  [](const ResizeWorkload&) { return "ResizeWorkload"; },
                  [](const SetWorkloadStatus&) { return "SetWorkloadStatus"; },
                  [](const DeleteWorkload&) { return "DeleteWorkload"; },
@@ -159,6 +160,7 @@ std::string ToString(const Action& action) {
             if (!a.replaces.empty()) text += ", replaces " + a.replaces;
             return text + ")";
           },
+          [](const AdoptWorkload& a) { return fmt::format("AdoptWorkload({})", a.name); },
           [](const ResizeWorkload& a) {
             std::string text = "ResizeWorkload(" + a.name;
             for (const PodSet& set : a.pod_sets) text += fmt::format(", {} x {}", set.count, set.name);

@@ -293,6 +293,13 @@ struct MakeWorkload {
   std::string chain{};  // empty: this one is the first
   bool operator==(const MakeWorkload&) const = default;
 };
+// Makes the job the owner of a ready-made Workload.
+struct AdoptWorkload {
+  std::string name;
+  std::string uid;
+  uint64_t revision = 0;
+  bool operator==(const AdoptWorkload&) const = default;
+};
 // Lowers the counts of an admitted slice, whose quota falls with them.
 struct ResizeWorkload {
   std::string name;
@@ -334,13 +341,13 @@ struct DeleteJob {
   bool operator==(const DeleteJob&) const = default;
 };
 using Action = std::variant<SetStatus, CreatePod, DeletePod, UntrackPod, SetGang, DeleteJob, PrepareGang,
-                            ReserveRoom, ReleaseGang, MakeWorkload, ResizeWorkload, SetWorkloadStatus,
-                            DeleteWorkload, ReleaseWorkload>;
+                            ReserveRoom, ReleaseGang, MakeWorkload, AdoptWorkload, ResizeWorkload,
+                            SetWorkloadStatus, DeleteWorkload, ReleaseWorkload>;
 template <class A>
 inline constexpr bool kIsAboutWorkload =
-    std::is_same_v<A, MakeWorkload> || std::is_same_v<A, ResizeWorkload> ||
-    std::is_same_v<A, SetWorkloadStatus> || std::is_same_v<A, DeleteWorkload> ||
-    std::is_same_v<A, ReleaseWorkload>;
+    std::is_same_v<A, MakeWorkload> || std::is_same_v<A, AdoptWorkload> ||
+    std::is_same_v<A, ResizeWorkload> || std::is_same_v<A, SetWorkloadStatus> ||
+    std::is_same_v<A, DeleteWorkload> || std::is_same_v<A, ReleaseWorkload>;
 inline bool IsAboutWorkload(const Action& action) {
   return std::visit([](const auto& a) { return kIsAboutWorkload<std::decay_t<decltype(a)>>; }, action);
 }

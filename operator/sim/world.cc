@@ -210,6 +210,8 @@ Result<Revision> World::Apply(const control::Write& write, Term term) {
   if (const auto* order = std::get_if<core::SetGang>(&write.action)) return Order(write.key, job, *order);
   if (const auto* make = std::get_if<core::MakeWorkload>(&write.action))
     return MakeWorkload(write.key, job, *make);
+  if (std::holds_alternative<core::AdoptWorkload>(write.action))
+    return Error{Code::kNotFound, "there is no ready-made workload"};
   if (const auto* resize = std::get_if<core::ResizeWorkload>(&write.action))
     return ResizeWorkload(write.key, *resize);
   if (const auto* change = std::get_if<core::SetWorkloadStatus>(&write.action))

@@ -119,6 +119,17 @@ Json WorkloadOf(const api::TrainingJob& job, const std::string& job_uid, const W
   return workload;
 }
 
+Json AdoptedMetadata(const api::TrainingJob& job, const std::string& job_uid, const Json& workload) {
+  const Json own = NewObject(kWorkloadVersion, "Workload", "", job, job_uid)["metadata"];
+  Json metadata = {{"labels", own["labels"]}, {"ownerReferences", own["ownerReferences"]}};
+  metadata["labels"]["kueue.x-k8s.io/job-uid"] = job_uid;
+  Json finalizers = Json::array();
+  if (const Json* known = Find(workload, {"metadata", "finalizers"})) finalizers = *known;
+  AddOnce(finalizers, kWorkloadFinalizer);
+  metadata["finalizers"] = std::move(finalizers);
+  return metadata;
+}
+
 std::string RenderedText(const Json& workload) {
   Json spec = workload["spec"];
   spec.erase("queueName");

@@ -45,6 +45,11 @@ inline constexpr const char* kReplacesAnnotation =
     "kueue.x-k8s.io/workload-slice-replacement-for";  // namespace/name
 inline constexpr const char* kChainAnnotation = "kueue.x-k8s.io/workload-slice-name";
 
+// MultiKueue: the manager of a job that Kueue runs on another cluster, and the label or annotation there,
+// which has the name of the ready-made Workload.
+inline constexpr const char* kMultiKueue = "kueue.x-k8s.io/multikueue";
+inline constexpr const char* kPrebuiltWorkload = "kueue.x-k8s.io/prebuilt-workload-name";
+
 // Returns at most 54 characters: Kueue uses the name as a label value. Another job of this name has another.
 // `replaces`: the name of the slice that it replaces; empty: none.
 std::string WorkloadName(const std::string& job, const std::string& job_uid,
@@ -55,6 +60,9 @@ std::string WorkloadName(const std::string& job, const std::string& job_uid,
 Json WorkloadOf(const api::TrainingJob& job, const std::string& job_uid, const WorkloadInputs& inputs);
 // Returns the value of kRenderedAnnotation. It does not depend on the queue and the counts.
 std::string RenderedText(const Json& workload);
+
+// Returns the metadata by which the job owns this ready-made Workload: labels, finalizers and owners.
+Json AdoptedMetadata(const api::TrainingJob& job, const std::string& job_uid, const Json& workload);
 
 // Adds what the admission says to a pod. One with Kueue's topology gate also gets an annotation that asks for
 // a topology, without which Kueue does not look at the pod.

@@ -415,6 +415,16 @@ TEST_F(KubeBackendTest, AJobWithoutALabelIsInTheDefaultQueue) {
   EXPECT_TRUE(Eventually([&] { return backend_->Observe(key)->observed.quota->queue == "q"; }));
 }
 
+// MultiKueue expects of us that we ask for its quota.
+TEST_F(KubeBackendTest, AJobOfMultiKueueIsKnownByItsQueue) {
+  api::TrainingJob job = cluster_.Job("remote");
+  job.spec.managedBy = wiring::kMultiKueue;
+  job.metadata.labels[wiring::kQueueNameLabel] = "q";
+  const core::Observed observed = Await(cluster_.Submit(job));
+  EXPECT_TRUE(observed.job.remote);
+  EXPECT_EQ(observed.quota->queue, "q");
+}
+
 TEST_F(KubeBackendTest, JobsOfAnotherManagerAreIgnored) {
   api::TrainingJob job = cluster_.Job("theirs");
   job.spec.managedBy = "kueue.x-k8s.io/multikueue";

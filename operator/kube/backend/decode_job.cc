@@ -111,18 +111,24 @@ std::shared_ptr<const JobRecord> DecodeJob(const Json& object, const Meta& meta,
                                            const std::shared_ptr<const JobRecord>& before,
                                            const WallClock& clock, Time now) {
   const std::string_view manager = json::Text(json::Child(object, "spec"), "managedBy");
-  if (!manager.empty() && manager != kManager) return nullptr;
+  const Json& metadata = json::Child(object, "metadata");
+  const Json& labels = json::Child(metadata, "labels");
+  const Json& annotations = json::Child(metadata, "annotations");
+  // MultiKueue leaves to us to ask for the quota.
+  const bool remote = manager == wiring::kMultiKueue && !json::Text(labels, wiring::kQueueNameLabel).empty();
+  if (!manager.empty() && manager != kManager && !remote) return nullptr;
   auto record = std::make_shared<JobRecord>();
   record->key = {meta.namespace_, meta.name};
   record->revision = meta.revision;
   record->uid = meta.uid;
   record->spec = SameGeneration(before.get(), object, meta) ? before->spec : DecodeSpec(object, meta);
-  const Json& metadata = json::Child(object, "metadata");
+  record->remote = remote;
   record->deleted = !json::Text(metadata, "deletionTimestamp").empty();
-  const Json& labels = json::Child(metadata, "labels");
   record->queue = json::Text(labels, wiring::kQueueNameLabel);
   record->workload_priority = json::Text(labels, wiring::kWorkloadPriorityLabel);
-  record->slices = json::Text(json::Child(metadata, "annotations"), wiring::kElasticAnnotation) == "true";
+  record->slices = json::Text(annotations, wiring::kElasticAnnotation) == "true";
+  record->prebuilt = json::Text(annotations, wiring::kPrebuiltWorkload);
+  if (record->prebuilt.empty()) record->prebuilt = json::Text(labels, wiring::kPrebuiltWorkload);
   for (const Json& finalizer : json::Items(metadata, "finalizers"))
     record->orphans |= record->deleted && finalizer == "orphan";
   const auto created = ParseWallTime(json::Text(metadata, "creationTimestamp"));

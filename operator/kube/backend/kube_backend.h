@@ -281,6 +281,7 @@ class KubeBackend final : public control::Backend {
   void Perform(const Job& job, const control::Write& write, const core::ReserveRoom& action, Done done);
   void Perform(const Job& job, const control::Write& write, const core::ReleaseGang& action, Done done);
   void Perform(const Job& job, const control::Write& write, const core::MakeWorkload& action, Done done);
+  void Perform(const Job& job, const control::Write& write, const core::AdoptWorkload& action, Done done);
   void Perform(const Job& job, const control::Write& write, const core::ResizeWorkload& action, Done done);
   void Perform(const Job& job, const control::Write& write, const core::SetWorkloadStatus& action, Done done);
   void Perform(const Job& job, const control::Write& write, const core::DeleteWorkload& action, Done done);

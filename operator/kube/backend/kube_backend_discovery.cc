@@ -80,8 +80,8 @@ void KubeBackend::OnDiscovered(GangApi api, bool served) {
 }
 
 bool KubeBackend::WaitsForGangApi(const JobRecord& job) const {
-  return gang_apis_.size() == std::size(kGangApis) && !job.status.ended() && job.spec->problem.empty() &&
-         !ChosenGang(job);
+  return gang_apis_.size() == std::size(kGangApis) && !job.remote && !job.status.ended() &&
+         job.spec->problem.empty() && !ChosenGang(job);
 }
 
 bool KubeBackend::WaitsForApi() const {

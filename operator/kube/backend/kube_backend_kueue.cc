@@ -202,6 +202,7 @@ std::string KubeBackend::RenderedFor(const JobRecord& job) const {
 void KubeBackend::ReadQuota(const JobRecord& job, core::Observed& observed) const {
   core::Quota quota;
   quota.queue = job.queue;
+  quota.prebuilt = job.prebuilt;
   quota.required = options_.kueue_required;
   bool served = false;
   {
@@ -215,7 +216,9 @@ void KubeBackend::ReadQuota(const JobRecord& job, core::Observed& observed) cons
                     : core::Quota::Api::kUnread;
   for (const auto& record : workloads_.Group(job.key.ToString())) {
     if (record->owner_uid != job.uid) {
-      if (record->workload.held)
+      if (record->owner_uid.empty() && record->workload.name == job.prebuilt)
+        quota.offered = record->workload;
+      else if (record->workload.held)
         observed.stray_workloads.push_back({record->workload.name, record->workload.uid});
       continue;
     }
@@ -333,6 +336,20 @@ void KubeBackend::Perform(const Job& job, const control::Write& write, const cor
                       {"resourceVersion", metadata["resourceVersion"]},
                       {"annotations", std::move(annotations)}}},
                     {"spec", std::move(spec)}};
+      },
+      std::move(done));
+}
+
+void KubeBackend::Perform(const Job& job, const control::Write& write, const core::AdoptWorkload& action,
+                          Done done) {
+  if (job->deleted) return done(Error{Code::kForbidden, "job " + write.key.ToString() + " is being deleted"});
+  ChangeWorkload(
+      write, action.name, action.uid, action.revision, "",
+      [job](const Json& found) -> std::optional<Json> {
+        Json metadata = wiring::AdoptedMetadata(job->ToApi(), job->uid, found);
+        for (const char* name : {"uid", "resourceVersion"})
+          metadata[name] = json::Child(json::Child(found, "metadata"), name);
+        return Json{{"metadata", std::move(metadata)}};
       },
       std::move(done));
 }

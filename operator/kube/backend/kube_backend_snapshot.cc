@@ -43,7 +43,7 @@ std::optional<control::Snapshot> KubeBackend::Observe(const Key& key) const {
   ReadQuota(*job, observed);
   ReadNodes(observed);
   observed.invalid = job->spec->problem;
-  if (!observed.invalid.empty()) {
+  if (!observed.invalid.empty() || job->remote) {
     MutexLock lock(mutex_);
     waiting_.Remove(key.ToString(), capacity_);
     return snapshot;

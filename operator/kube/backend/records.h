@@ -46,13 +46,16 @@ struct JobRecord {
   // Labels and annotations: they change without a new generation. Empty: none.
   std::string queue;              // of Kueue
   std::string workload_priority;  // the WorkloadPriorityClass
+  std::string prebuilt;           // the Workload that MultiKueue has made for it
+  bool remote = false;            // MultiKueue runs it on another cluster
   bool slices = false;            // an annotation asks Kueue to let it grow
 
   core::Job Job() const {
     core::Job job = spec->job;
     job.deleted = deleted;
     job.orphans = orphans;
-    job.slices = slices;
+    job.remote = remote;
+    job.slices = slices && !remote && prebuilt.empty();
     job.allowed = core::AllowedWorkers(status.ledger);
     return job;
   }

@@ -279,6 +279,11 @@ TEST(Diagnosis, AJobWithoutStatusWasNotSeen) {
   e.job["spec"]["managedBy"] = "kueue.x-k8s.io/multikueue";
   EXPECT_THAT(FindCheck(Diagnose(e, kNow), "the operator has seen the job")->finding,
               HasSubstr("multikueue"));
+  e.job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "team";
+  EXPECT_THAT(FindCheck(Diagnose(e, kNow), "the operator has seen the job")->remedy,
+              HasSubstr("admission checks of its Workload"));
+  e.job["status"]["phase"] = "Running";
+  EXPECT_EQ(FindCheck(Diagnose(e, kNow), "the operator has seen the job")->result, CheckResult::kPass);
 }
 
 TEST(Diagnosis, WorkersOfAnEndedJobAreNotChecked) {

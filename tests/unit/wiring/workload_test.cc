@@ -82,6 +82,16 @@ TEST(Workload, ASliceNamesTheOneThatItReplaces) {
   EXPECT_EQ(second["annotations"][kChainAnnotation], first["name"]);
 }
 
+TEST(Workload, AReadyMadeOneIsAdopted) {
+  const Json ready = {{"metadata", {{"name", "w"}, {"finalizers", {"other"}}}}};
+  const Json metadata = AdoptedMetadata(Load(kJob), "job-uid", ready);
+  EXPECT_EQ(metadata["labels"]["ringmaster.dev/job"], "gpt");
+  EXPECT_EQ(metadata["labels"]["kueue.x-k8s.io/job-uid"], "job-uid");
+  EXPECT_EQ(metadata["finalizers"], (Json{"other", kWorkloadFinalizer}));
+  EXPECT_EQ(metadata["ownerReferences"][0]["uid"], "job-uid");
+  EXPECT_FALSE(metadata.contains("name"));
+}
+
 TEST(Workload, TheHashIgnoresQueueAndCounts) {
   const api::TrainingJob job = Load(kJob);
   const std::string before = RenderedText(WorkloadOf(job, "job-uid", Inputs()));
