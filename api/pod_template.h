@@ -20,9 +20,6 @@ const Json* MemberOf(const Json* object, const char* name);
 // Whether an annotation asks Kueue to choose the nodes.
 bool AsksKueueForTopology(const Json& pod_template);
 
-// Whether an annotation asks Kueue to choose the nodes.
-bool AsksKueueForTopology(const Json& pod_template);
-
 // Returns the container of a template that trains: `worker`, or else the first one. Null when there is none;
 // a template may have any shape.
 const Json* TrainingContainer(const Json& pod_template);

@@ -67,9 +67,8 @@ class View {
 //  - ReleaseGang: as DeletePod for each of its pods, and all that are gated have reserved places, otherwise
 //    kConflict. A pod without a gate is not an error;
 //  - MakeWorkload with a name, AdoptWorkload, ResizeWorkload, SetWorkloadStatus: the Workload of this name
-//  exists, otherwise kNotFound, and
-//    has this uid and revision, otherwise kConflict. Without a name: it does not exist, otherwise
-//    kAlreadyExists;
+//    exists, otherwise kNotFound, and has this uid and revision, otherwise kConflict. Without a name: it does
+//    not exist, otherwise kAlreadyExists;
 //  - DeleteWorkload, ReleaseWorkload: as DeletePod and UntrackPod.
 // PrepareGang only needs the job. It creates its objects in any order; after an error some may exist.
 //
