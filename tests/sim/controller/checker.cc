@@ -93,7 +93,9 @@ void Checker::CheckLedger(const JobTruth& job, Shadow& shadow) {
   Require(after.restarts.charged <= job.job.max_restarts, "I5",
           fmt::format("charged {} of {}", after.restarts.charged, job.job.max_restarts));
   CheckCounters(before, after);
-  const bool kept = job.job.in_place || !before.ready_since || shadow.disturbed || job.job.deleted ||
+  // Kueue has admitted more workers, perhaps long after they were asked for.
+  const bool grown = job.job.slices && after.gang_size > before.gang_size;
+  const bool kept = grown || job.job.in_place || !before.ready_since || shadow.disturbed || job.job.deleted ||
                     before.stop_since || before.suspended || after.attempt == before.attempt ||
                     world_.deposed() || scheduler_.now() - shadow.spec_changed < kSpecLag || !strays_.empty();
   Require(kept, "I18", "a gang is replaced although all of its workers run or have succeeded");
