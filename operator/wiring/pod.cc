@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "operator/wiring/agent_environment.h"
 #include "operator/wiring/config_map.h"
+#include "operator/wiring/eviction.h"
 #include "operator/wiring/names.h"
 #include "operator/wiring/network.h"
 #include "operator/wiring/program.h"
@@ -110,6 +111,7 @@ Json PodDefaults(const api::TrainingJob& job, int32_t rank, const Context& conte
     container["resources"] = std::move(resources);
   Json metadata = {
       {"labels", {{"sidecar.istio.io/inject", "false"}}}};  // the proxy of a service mesh never exits
+  AddEvictionDefaults(job, metadata);
   SecureByDefault(job, spec, container);
   AddNetworkDefaults(job, rank, context, metadata, spec, container);
   spec["containers"] = Json::array({std::move(container)});

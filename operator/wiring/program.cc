@@ -16,7 +16,6 @@
 namespace ringmaster::wiring {
 namespace {
 
-constexpr const char* kAgentVolume = "ringmaster-agent";
 constexpr const char* kInitContainer = "ringmaster-agent";
 constexpr const char* kAgentProgram = "ringmaster-agent";
 
