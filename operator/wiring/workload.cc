@@ -37,6 +37,10 @@ constexpr std::pair<const char*, const char*> kTopologyAnnotations[] = {
 };
 constexpr const char* kUnconstrained = kTopologyAnnotations[2].first;
 
+// The image of containers that get the operator's. Kueue's admission checks make PodTemplates of a Workload,
+// and the API server refuses one without an image; the name of the real one would change with the operator.
+constexpr const char* kWorkerImage = "ringmaster-worker";
+
 // Returns what the pods' annotations ask Kueue for; null: nothing. A value that is no number or no truth
 // value is passed as it is: the API server refuses the Workload, and its message reaches the user.
 Json TopologyRequestOf(const Json& pod) {
@@ -97,6 +101,7 @@ Json WorkloadOf(const api::TrainingJob& job, const std::string& job_uid, const W
   for (const core::PodSet& set : inputs.pod_sets) {
     Context context;
     context.gang = Gang::kNone;
+    context.worker_image = kWorkerImage;
     const Json pod = PodOf(job, job_uid, RankOf(job, set.name), context);
     Json entry = {{"name", set.name}, {"count", set.count}, {"template", TemplateOf(pod)}};
     if (set.min > 0) entry["minCount"] = set.min;

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "api/load.h"
+#include "tests/unit/wiring/jobs.h"
 
 namespace ringmaster::wiring {
 namespace {
@@ -59,6 +60,18 @@ TEST(Workload, HasWhatKueueCounts) {
   EXPECT_EQ(pod["nodeSelector"]["disk"], "fast");
   EXPECT_EQ(pod["containers"][0]["resources"]["limits"]["nvidia.com/gpu"], 8);
   EXPECT_FALSE(pod["containers"][0].contains("env")) << "nothing that may be secret or change";
+}
+
+// A PodTemplate of such a container must be valid: ProvisioningRequests are made of these.
+TEST(Workload, EveryContainerHasAnImage) {
+  for (const char* name : {"plain", "pytorch", "pytorch-library"}) {
+    const api::TrainingJob job = LoadCase(name).job;
+    const Json workload = WorkloadOf(job, "job-uid", Inputs());
+    const Json& pod = workload["spec"]["podSets"][0]["template"]["spec"];
+    for (const char* list : {"containers", "initContainers"})
+      for (const Json& container : pod.value(list, Json::array()))
+        EXPECT_NE(container.value("image", ""), "") << name << ": " << container["name"];
+  }
 }
 
 TEST(Workload, ItsNameFitsALabel) {
