@@ -28,6 +28,10 @@ namespace ringmaster::core {
 // With any gang provider, a gang that did not find its nodes in time is withdrawn, so that other jobs can use
 // the nodes that it holds, and tried again after a pause. The pauses of two jobs differ, so that two gangs
 // that block each other do not meet again and again. A gang without pods holds nothing and is not withdrawn.
+//
+// An autoscaler adds nodes for pods that the scheduler has refused, for as long as they wait, and may need
+// more time than the limit. Such pods hold nothing either, so they stay; and while nodes come, the limit
+// starts again with each pod that gets one.
 
 bool ReservesRoom(const Observed& o) { return o.provider == GangProvider::kGate && !o.job.autoscaler; }
 
@@ -81,6 +85,22 @@ std::optional<Time> PlacementLimit(const Observed& o) {
   for (const Pod& pod : o.pods)
     if (InGang(o.job, o.status.ledger, pod)) created = std::min(created.value_or(pod.created), pod.created);
   return std::max(decided, created.value_or(decided)) + o.job.gang_timeout;
+}
+
+// Returns when the last pod of the gang got its node; no time at all if none has.
+Time LastPlaced(const Observed& o) {
+  Time last{};
+  for (const Pod& pod : o.pods)
+    if (InGang(o.job, o.status.ledger, pod) && pod.bound() && !pod.deleting())
+      last = std::max(last, pod.placed);
+  return last;
+}
+
+// Whether the gang holds no node, and an autoscaler may still add some. Another attempt would help it only by
+// the choice of another domain of its topology, or of another scheduler.
+bool AwaitsNewNodes(const Observed& o, const Placement& p, Time now) {
+  return o.job.autoscaler && p.bound == static_cast<int32_t>(o.status.ledger.succeeded.size()) &&
+         p.unschedulable != nullptr && o.job.TopologyKey().empty() && Ignored(p, now) == nullptr;
 }
 
 // Whether an elastic gang may run with fewer pods than wanted: it has run before, or has waited long enough.
@@ -281,8 +301,9 @@ std::vector<std::string> ExcludedNodes(const Ledger& ledger, Time now) {
 
 std::optional<Decision> CheckPlacement(const Observed& o, Time now, Requeue& requeue) {
   if (auto decision = WithdrawRefused(o, now)) return decision;
-  const auto limit = PlacementLimit(o);
+  auto limit = PlacementLimit(o);
   if (!limit) return std::nullopt;
+  if (o.job.autoscaler) limit = std::max(*limit, LastPlaced(o) + o.job.gang_timeout);
   if (now < *limit) {
     requeue.By(*limit);
     return std::nullopt;
@@ -290,6 +311,7 @@ std::optional<Decision> CheckPlacement(const Observed& o, Time now, Requeue& req
   const Placement p = PlacementOf(o, o.status.ledger);
   if (p.bound >= p.needed) return std::nullopt;  // it runs with the nodes that it has
   if (p.exist == 0) return std::nullopt;         // it holds nothing
+  if (AwaitsNewNodes(o, p, now)) return std::nullopt;
   const Time last_chance = *limit + o.job.gang_timeout;
   const bool hopeful = p.bound + p.coming + RoomForGated(o, p) >= p.needed && Ignored(p, now) == nullptr;
   if (hopeful && now < last_chance) {

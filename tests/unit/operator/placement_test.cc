@@ -293,8 +293,9 @@ TEST(Gang, WithoutAProviderNothingIsWithdrawn) {
   EXPECT_EQ(o.status.ledger.attempt, 1);
 }
 
-TEST(Gang, WithAnAutoscalerPodsAreNotGatedButTimeOut) {
-  Observed o = NewWorld(2);
+// Returns a gang whose pods were created for an autoscaler and have been refused by the scheduler.
+Observed AutoscaledWorld(int32_t size) {
+  Observed o = NewWorld(size);
   o.job.in_place = false;
   o.job.autoscaler = true;
   o.provider = GangProvider::kGate;
@@ -305,10 +306,63 @@ TEST(Gang, WithAnAutoscalerPodsAreNotGatedButTimeOut) {
   for (Pod& pod : o.pods) {
     pod.phase = PodPhase::kPending;
     pod.node.clear();
-    pod.waiting_reason = "Unschedulable";
+    pod.waiting_reason = kUnschedulable;
   }
-  Settle(o, kT0 + o.job.gang_timeout);
+  EXPECT_EQ(o.pods.size(), static_cast<size_t>(size));
+  return o;
+}
+
+void GiveNode(Pod& pod, Time now) {
+  pod.node = "new-node";
+  pod.waiting_reason.clear();
+  pod.phase = PodPhase::kRunning;
+  pod.placed = pod.started = now;
+}
+
+// However long the nodes take: the pods hold nothing, and without them the autoscaler would add none.
+TEST(Gang, WaitsForTheNodesOfAnAutoscaler) {
+  Observed o = AutoscaledWorld(2);
+  const std::vector<Pod> pods = o.pods;
+  for (Time now = kT0; now < kT0 + 20 * o.job.gang_timeout; now += o.job.gang_timeout / 2) Settle(o, now);
+  EXPECT_EQ(o.status.ledger.withdrawals, 0);
+  EXPECT_EQ(o.status.ledger.attempt, 1);
+  EXPECT_EQ(o.pods, pods);
+  EXPECT_EQ(ConditionOf(o, ConditionType::kScheduled).reason, Reason::kUnschedulable);
+  const Time late = kT0 + 20 * o.job.gang_timeout;
+  for (Pod& pod : o.pods) GiveNode(pod, late);
+  Settle(o, late);
+  EXPECT_TRUE(o.status.ledger.placed);
+  EXPECT_EQ(o.status.ledger.attempt, 1);
+}
+
+TEST(Gang, WithAnAutoscalerTheLimitStartsAgainWithEachNode) {
+  Observed o = AutoscaledWorld(3);
+  const Time first = kT0 + 3 * o.job.gang_timeout;
+  Settle(o, first);
+  GiveNode(o.pods[0], first);
+  Settle(o, first + o.job.gang_timeout / 2);
+  const Time second = first + o.job.gang_timeout - seconds(1);
+  GiveNode(o.pods[1], second);
+  Settle(o, second + o.job.gang_timeout - seconds(1));
+  EXPECT_EQ(o.status.ledger.withdrawals, 0);
+  // It holds two nodes, and no more come.
+  Settle(o, second + o.job.gang_timeout);
   EXPECT_EQ(o.status.ledger.withdrawals, 1);
+}
+
+TEST(Gang, WithAnAutoscalerATopologyOrAnotherSchedulerIsChosenAgain) {
+  Observed pinned = AutoscaledWorld(2);
+  pinned.job.topology_required = "rack";
+  Settle(pinned, kT0 + pinned.job.gang_timeout);
+  EXPECT_EQ(pinned.status.ledger.withdrawals, 1);
+  Observed ignored = AutoscaledWorld(2);
+  ignored.provider = GangProvider::kScheduler;
+  for (Pod& pod : ignored.pods) {
+    pod.waiting_reason.clear();
+    pod.awaits_scheduler = "volcano";
+  }
+  Settle(ignored, kT0 + ignored.job.gang_timeout);
+  EXPECT_EQ(ignored.status.ledger.withdrawals, 1);
 }
 
 TEST(Gang, AnElasticJobStartsSmallerAfterTheTimeout) {
