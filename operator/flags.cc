@@ -98,6 +98,8 @@ void AddServerFlags(CLI::App& app, Flags& flags) {
       ->capture_default_str();
   app.add_flag("--metrics-open", flags.metrics_open,
                "serve /metrics over plain HTTP without authentication; only on a loopback address");
+  app.add_flag("--job-metrics", flags.job_metrics,
+               "also serve ringmaster_job_* metrics, which have a series for each job that trains");
 }
 
 void AddRendezvousFlags(CLI::App& app, Flags& flags) {
@@ -136,6 +138,9 @@ void AddWorkerFlags(CLI::App& app, Flags& flags, RawFlags& raw) {
   app.add_option("--coscheduling-scheduler", flags.coscheduling_scheduler,
                  "name of the scheduler that runs the coscheduling plug-in")
       ->capture_default_str();
+  app.add_flag("--autoscaler", flags.autoscaler,
+               "an autoscaler adds nodes: treat each job without spec.scheduling.preempt as if it had "
+               "spec.scheduling.autoscaler");
   app.add_option(
          "--namespace-weights", raw.namespace_weights,
          "weights of namespaces in the queue of the scheduling gate, NAME=WEIGHT separated by commas, "

@@ -28,6 +28,7 @@ struct Flags {
   std::string health_address = "0.0.0.0:8081";   // empty: no health server
   std::string metrics_address = "0.0.0.0:8443";  // empty: no metrics server
   bool metrics_open = false;                     // plain HTTP without authentication; only on loopback
+  bool job_metrics = false;                      // also those with the name of a job
 
   std::string rendezvous_address = "0.0.0.0:7070";
   std::string rendezvous_advertise;  // host:port for agents; empty: the Service's name
@@ -45,6 +46,7 @@ struct Flags {
   std::string volcano_namespace = "volcano-system";
   std::map<std::string, int32_t> namespace_weights;  // 1 for others
   bool kueue_required = false;
+  bool autoscaler = false;   // jobs at the gate wait with pods, as with spec.scheduling.autoscaler
   std::string worker_image;  // ParseFlags defaults it to the image of this version
 
   bool log_json = false;

@@ -183,6 +183,7 @@ class Operator {
     options.volcano_namespace = flags_.volcano_namespace;
     options.namespace_weights = flags_.namespace_weights;
     options.kueue_required = flags_.kueue_required;
+    options.autoscaler = flags_.autoscaler;
     options.host_ports = {flags_.host_ports.first, flags_.host_ports.last - flags_.host_ports.first + 1};
     options.on_counts = [this](const kube::JobRecord& job, const core::JobCounts& before,
                                const core::Status& status) { CountWrite(metrics_, job, before, status); };
@@ -218,6 +219,7 @@ class Operator {
     now.workers_by_gpu = std::move(census.workers_by_gpu);
     now.workers_with_device_fault = census.workers_with_device_fault;
     now.stragglers = census.stragglers;
+    if (flags_.job_metrics) now.samples_per_second = std::move(census.samples_per_second);
     now.cached_objects = backend_.ObjectCounts();
     now.events_dropped = recorder_.dropped();
     handle_.FillGauges(now);

@@ -34,11 +34,12 @@ SETS = {
     "monitoring": ["metrics.serviceMonitor.enabled=true", "metrics.podMonitor.enabled=true",
                    "metrics.prometheusRule.enabled=true", "metrics.dashboard.enabled=true",
                    "metrics.serviceMonitor.labels.release=prom", "metrics.readers[0].name=prom",
-                   "metrics.readers[0].namespace=monitoring", "metrics.tokenSecret.name=token"],
+                   "metrics.readers[0].namespace=monitoring", "metrics.tokenSecret.name=token", "metrics.jobs=true"],
     "environment": ["extraEnv[0].name=HTTPS_PROXY", "extraEnv[0].value=http://proxy:3128", "log.level=debug",
                     "log.format=json", "podLabels.team=ml", "podAnnotations.note=x"],
     "gangs": ["gang.default=volcano", "gang.volcanoScheduler=gpu-volcano", "gang.volcanoNamespace=scheduling",
-              "gang.coschedulingScheduler=default-scheduler", "gang.namespaceWeights.team-a=3", "gang.namespaceWeights.team-b=1"],
+              "gang.coschedulingScheduler=default-scheduler", "gang.autoscaler=true", "gang.namespaceWeights.team-a=3",
+              "gang.namespaceWeights.team-b=1"],
     "another name": ["fullnameOverride=training", "leaderElection.leaseDurationSeconds=30"],
 }
 REFUSED = {

@@ -145,6 +145,9 @@ class Metrics::Impl {
   Family<Gauge>& worker_busy = MakeGauge("ringmaster_worker_step_busy_seconds",
                                          "Time of a step in which the worker does not wait for others; "
                                          "`ringmaster run` only, which has one job.");
+  Family<Gauge>& job_speed = MakeGauge("ringmaster_job_samples_per_second",
+                                       "Samples per second of a job that trains, by job_namespace and "
+                                       "trainingjob; with the operator's flag --job-metrics only.");
   Family<Gauge>& cached = MakeGauge("ringmaster_cached_objects", "Objects in the cache, by kind.");
   Family<Counter>& restarts =
       MakeCounter("ringmaster_restarts_total",
@@ -177,6 +180,7 @@ class Metrics::Impl {
   std::function<Gauges()> read RM_GUARDED_BY(mutex);
   std::map<std::string, Gauge*> busy_workers RM_GUARDED_BY(mutex);
   std::map<std::pair<std::string, std::string>, Gauge*> gpus RM_GUARDED_BY(mutex);  // all since the start
+  std::map<std::pair<std::string, std::string>, Gauge*> training RM_GUARDED_BY(mutex);
 
   void ReadProcess() {
     const std::vector<std::string> stat = ProcessStat();
@@ -222,6 +226,15 @@ class Metrics::Impl {
     for (const auto& [gpu, count] : now.workers_by_gpu) {
       Gauge* const gauge = &gpu_workers.Add({{"gpu", gpu.first}, {"driver", gpu.second}});
       gpus.try_emplace(gpu, gauge).first->second->Set(static_cast<double>(count));
+    }
+    std::erase_if(training, [&](const auto& known) {
+      if (now.samples_per_second.contains(known.first)) return false;
+      job_speed.Remove(known.second);
+      return true;
+    });
+    for (const auto& [job, speed] : now.samples_per_second) {
+      Gauge* const gauge = &job_speed.Add({{"job_namespace", job.first}, {"trainingjob", job.second}});
+      training.try_emplace(job, gauge).first->second->Set(speed);
     }
     for (const auto& [kind, count] : now.cached_objects)
       cached.Add({{"kind", kind}}).Set(static_cast<double>(count));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The operator's metrics. They have controller-runtime's names where it has one, so that existing dashboards
-// work, else the prefix ringmaster_. Labels are bounded: no job names. A test compares names, types and texts
-// with the table in docs/internals/operator.md.
+// work, else the prefix ringmaster_. Only ringmaster_job_* have job names in labels. A test compares names,
+// types and texts with the table in docs/internals/operator.md.
 //
 // Thread-safe.
 #pragma once
@@ -67,6 +67,8 @@ class Metrics {
     std::map<std::pair<std::string, std::string>, int64_t> workers_by_gpu;  // by model and driver
     int64_t workers_with_device_fault = 0;
     int64_t stragglers = 0;
+    // By namespace and job. A job that is not in it has no series.
+    std::map<std::pair<std::string, std::string>, double> samples_per_second;
     std::vector<std::pair<std::string, int64_t>> cached_objects;  // by kind
     // Totals since the process started.
     int64_t queue_adds = 0;

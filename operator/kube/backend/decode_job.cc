@@ -51,7 +51,7 @@ void AddScheduler(std::string path, const Json& pod_template, JobSpec& spec) {
   if (!name.empty()) spec.schedulers.emplace_back(std::move(path), name);
 }
 
-std::shared_ptr<const JobSpec> DecodeSpec(const Json& object, const Meta& meta) {
+std::shared_ptr<const JobSpec> DecodeSpec(const Json& object, const Meta& meta, bool autoscaler) {
   // The status is decoded separately: errors in it, which only another writer can have made, must not stop
   // the job.
   Json tree = Json::object();
@@ -66,6 +66,7 @@ std::shared_ptr<const JobSpec> DecodeSpec(const Json& object, const Meta& meta) 
   spec->problem = TextOf(loaded.problems);
   if (spec->problem.empty()) {
     spec->job = control::FromApi(loaded.job, meta.uid, generation);
+    spec->job.autoscaler |= autoscaler && !spec->job.preempt;
     spec->host_network = loaded.job.spec.network.hostNetwork;
     const api::Spec& from = loaded.job.spec;
     spec->workers_priority = PriorityClassOf(from, from.workers.template_);
@@ -109,7 +110,7 @@ api::TrainingJob JobRecord::ToApi() const {
 
 std::shared_ptr<const JobRecord> DecodeJob(const Json& object, const Meta& meta,
                                            const std::shared_ptr<const JobRecord>& before,
-                                           const WallClock& clock, Time now) {
+                                           const WallClock& clock, Time now, bool autoscaler) {
   const std::string_view manager = json::Text(json::Child(object, "spec"), "managedBy");
   const Json& metadata = json::Child(object, "metadata");
   const Json& labels = json::Child(metadata, "labels");
@@ -121,7 +122,8 @@ std::shared_ptr<const JobRecord> DecodeJob(const Json& object, const Meta& meta,
   record->key = {meta.namespace_, meta.name};
   record->revision = meta.revision;
   record->uid = meta.uid;
-  record->spec = SameGeneration(before.get(), object, meta) ? before->spec : DecodeSpec(object, meta);
+  record->spec =
+      SameGeneration(before.get(), object, meta) ? before->spec : DecodeSpec(object, meta, autoscaler);
   record->remote = remote;
   record->deleted = !json::Text(metadata, "deletionTimestamp").empty();
   record->queue = json::Text(labels, wiring::kQueueNameLabel);

@@ -17,8 +17,9 @@ inline constexpr const char* kManager = "ringmaster.dev/operator";
 
 // Returns null if another controller manages the job. An invalid job becomes a record with a problem, which
 // its status then reports. `before`: the stored record; a spec of the same generation is not parsed again.
+// `autoscaler`: jobs that preempt nothing have spec.scheduling.autoscaler.
 std::shared_ptr<const JobRecord> DecodeJob(const Json& object, const Meta& meta,
                                            const std::shared_ptr<const JobRecord>& before,
-                                           const WallClock& clock, Time now);
+                                           const WallClock& clock, Time now, bool autoscaler = false);
 
 }  // namespace ringmaster::kube

@@ -64,7 +64,7 @@ KubeBackend::KubeBackend(ApiClient& client, Options options)
     : client_(client),
       options_(std::move(options)),
       jobs_({[this](const Json& object, const Meta& meta, const auto& before) {
-               return DecodeJob(object, meta, before, options_.clock, Now());
+               return DecodeJob(object, meta, before, options_.clock, Now(), options_.autoscaler);
              },
              [](const JobRecord& record) { return record.key.ToString(); },
              [this](const std::string&, const auto& before, const auto& after) { OnJob(before, after); }}),
@@ -206,6 +206,10 @@ KubeBackend::Census KubeBackend::TakeCensus() const {
   for (const auto& [name, state] : job_states_) {
     if (!state.report) continue;
     census.stragglers += static_cast<int64_t>(state.report->stragglers.size());
+    if (state.report->phase == rendezvous::GangPhase::kActive && state.report->samples_per_second > 0) {
+      const control::Key key = control::Key::Parse(name);
+      census.samples_per_second[{key.namespace_, key.name}] = state.report->samples_per_second;
+    }
     for (const rendezvous::WorkerFacts& worker : state.report->facts) {
       ++census.workers_by_gpu[{worker.facts.device, worker.facts.driver}];
       census.workers_with_device_fault += worker.facts.device_faults.empty() ? 0 : 1;

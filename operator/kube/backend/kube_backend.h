@@ -94,6 +94,7 @@ class KubeBackend final : public control::Backend {
     std::string volcano_namespace = "volcano-system";    // of the Lease that has the name of its scheduler
     std::map<std::string, int32_t> namespace_weights{};  // in the queue for room; 1 for others
     bool kueue_required = false;                         // jobs without a queue of Kueue do not start
+    bool autoscaler = false;  // jobs that preempt nothing have spec.scheduling.autoscaler
     Duration progress_every = seconds(5);
     Watcher::Options watch;
   };
@@ -117,6 +118,7 @@ class KubeBackend final : public control::Backend {
     std::map<std::pair<std::string, std::string>, int64_t> workers_by_gpu;  // by model and driver
     int64_t workers_with_device_fault = 0;
     int64_t stragglers = 0;
+    std::map<std::pair<std::string, std::string>, double> samples_per_second;  // by namespace and job
   };
   Census TakeCensus() const;
   // The number of stored objects by kind, for metrics.

@@ -209,6 +209,19 @@ TEST_F(BackendTest, ProgressAloneNotifiesOncePerInterval) {
   EXPECT_EQ(notified, 4);
 }
 
+TEST_F(BackendTest, TheCensusHasTheSpeedOfJobsThatTrain) {
+  job_ = kNativeJob;
+  Start({});
+  rendezvous::Report report;
+  report.samples_per_second = 8;
+  backend_->SetReport(kKey, report);
+  EXPECT_TRUE(backend_->TakeCensus().samples_per_second.empty());
+  report.phase = rendezvous::GangPhase::kActive;
+  backend_->SetReport(kKey, report);
+  const std::map<std::pair<std::string, std::string>, double> wanted = {{{"ml", "a"}, 8}};
+  EXPECT_EQ(backend_->TakeCensus().samples_per_second, wanted);
+}
+
 TEST_F(BackendTest, ProgressIsNotLost) {
   job_ = kNativeJob;
   KubeBackend::Options options;

@@ -468,6 +468,25 @@ TEST(DecodeJobTest, ValidInvalidAndForeignJobs) {
   EXPECT_EQ(decode(job), nullptr);
 }
 
+TEST(DecodeJobTest, TheOperatorsFlagIsForJobsThatPreemptNothing) {
+  const auto autoscaled = [](const Json& scheduling, bool flag) {
+    const Json job = {
+        {"metadata", {{"name", "gpt"}, {"namespace", "ml"}, {"uid", "u"}, {"generation", 1}}},
+        {"spec",
+         {{"framework", "pytorch"},
+          {"launch", {{"kind", "none"}}},
+          {"workers", {{"replicas", 8}, {"template", {{"spec", {{"containers", Json::array()}}}}}}},
+          {"scheduling", scheduling}}}};
+    const auto record = DecodeJob(job, ReadMeta(job), nullptr, kClock, kNow, flag);
+    EXPECT_EQ(record->spec->problem, "");
+    return record->spec->job.autoscaler;
+  };
+  EXPECT_FALSE(autoscaled(Json::object(), false));
+  EXPECT_TRUE(autoscaled(Json::object(), true));
+  EXPECT_TRUE(autoscaled({{"autoscaler", true}}, false));
+  EXPECT_FALSE(autoscaled({{"preempt", true}}, true)) << "it waits at the gate for the room of others";
+}
+
 TEST(StatusCodecTest, RanksAreRanges) {
   core::Status status;
   status.ledger.succeeded = {0, 1, 2, 5, 7, 8};
