@@ -192,6 +192,12 @@ class Nodes:
             raise NodesError(f"{node}: {' '.join(map(str, command))}: {done.stderr.strip()}")
         return done.stdout
 
+    def start_program(self, node, command, log):
+        """Starts a program of this machine with the files and the network of the node, and returns its process. It is a process
+        of the caller, and does not end with the node."""
+        return subprocess.Popen(["nsenter", "-t", str(self._init(node)), "-m", "-n", *map(str, command)],
+                                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+
     def _init(self, node):
         found = self.processes(node, "node-pause")
         if not found:

@@ -23,6 +23,11 @@ constexpr size_t kMaxIndexes = 2048;  // 4 bytes per node each
 bool Extended(const std::string& resource) { return resource.find('/') != std::string::npos; }
 
 std::string AmountText(const std::string& resource, int64_t amount) {
+  if (IsDeviceResource(resource)) {
+    const std::string of = ClassOfResource(resource);
+    if (of.empty()) return "devices";
+    return fmt::format("{} device{} of {}", amount, amount == 1 ? "" : "s", of);
+  }
   if (resource == "cpu") return fmt::format("{} cpu", static_cast<double>(amount) / 1000.0);
   if (resource == "memory" || resource == "ephemeral-storage")
     return fmt::format("{} MiB of {}", (amount + (1 << 20) - 1) >> 20, resource);
@@ -232,6 +237,25 @@ void Capacity::SetPod(const std::string& name, const Resources& requests, const 
   MoveExpectedPods(id);
 }
 
+void Capacity::SetRequests(const std::string& name, const Resources& requests) {
+  const auto it = pods_.find(name);
+  if (it == pods_.end() || it->second.shape != nullptr) return;
+  Pod& pod = it->second;
+  const Amounts* const before = pod.requests;
+  const Amounts* const after = Hold(AmountsOfPod(requests));
+  if (after != before) {
+    UseBy(pod, -1);
+    CountSpace(name, pod, -1);
+    pod.requests = after;
+    UseBy(pod, +1);
+    CountSpace(name, pod, +1);
+  }
+  Drop(before);
+  if (after == before) return;
+  MoveExpectedPods(pod.at);
+  PlaceWaitingOn(pod.at);
+}
+
 void Capacity::ExpectPod(const std::string& name, const Shape& shape) {
   if (const auto known = pods_.find(name); known != pods_.end() && known->second.shape == nullptr)
     RemovePod(name);  // a bound pod of the same name was replaced
@@ -415,7 +439,9 @@ std::string Capacity::Missing(const Index& index, const NamedDomain* largest, in
   std::string wanted;
   for (const bool extended : {true, false}) {
     if (!wanted.empty()) break;
-    for (const auto& [name, amount] : shape.requests) {
+    for (const auto& [name, whole] : shape.requests) {
+      const auto implied = shape.implied.find(name);
+      const int64_t amount = whole - (implied == shape.implied.end() ? 0 : implied->second);
       if (Extended(name) != extended || amount <= 0) continue;
       wanted += (wanted.empty() ? "" : " and ") + AmountText(name, amount);
     }
@@ -444,6 +470,7 @@ std::string Capacity::Missing(const Index& index, const NamedDomain* largest, in
     others.push_back(fmt::format("{} kept out by taints, selectors or exclusion", index.unmatched));
   if (index.not_ready > 0) others.push_back(fmt::format("{} not ready", index.not_ready));
   if (!others.empty()) text += fmt::format(" (other nodes: {})", fmt::join(others, ", "));
+  if (!shape.note.empty()) text += "; " + shape.note;
   return text;
 }
 

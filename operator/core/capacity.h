@@ -34,6 +34,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -44,6 +45,17 @@ namespace ringmaster::core {
 
 // Resource amounts by name: cpu in thousandths, memory in bytes, extended resources as counts.
 using Resources = std::map<std::string, int64_t>;
+
+// The resource for devices of a DeviceClass (core/device_room.h). Kubernetes has the same name for pods that
+// ask for them without a claim.
+inline constexpr std::string_view kDevicePrefix = "deviceclass.resource.kubernetes.io/";
+inline std::string DeviceResource(const std::string& class_name) {
+  return std::string(kDevicePrefix) + class_name;
+}
+inline bool IsDeviceResource(std::string_view resource) { return resource.starts_with(kDevicePrefix); }
+inline std::string ClassOfResource(std::string_view resource) {
+  return std::string(resource.substr(kDevicePrefix.size()));
+}
 
 struct Taint {
   std::string key;
@@ -86,6 +98,11 @@ struct PodShape {
   std::vector<std::vector<Requirement>> affinity;  // one term must match completely; empty: no constraint
   std::string topology_key;     // all pods of the gang need nodes with the same value of this label
   std::string preferred_key{};  // they should have nodes with few values of this one
+  // The templates of its claims of devices. They become requests (core/device_room.h).
+  std::vector<std::string> claims{};
+  Resources implied{};       // the part of the requests that others bring with them
+  std::string note{};        // what the requests do not say about its claims
+  bool has_devices = false;  // claims were counted
   auto operator<=>(const PodShape&) const = default;
 };
 
@@ -109,6 +126,8 @@ class Capacity {
   // claim waits for its room.
   void SetPod(const std::string& pod, const Resources& requests, const std::string& node,
               bool lasting = false);
+  // Changes what a bound pod takes.
+  void SetRequests(const std::string& pod, const Resources& requests);
   // Records a pod without a gate and without a node. It keeps its reserved place.
   void ExpectPod(const std::string& pod, const Shape& shape);
   // Records a pod with the operator's gate. It takes a place only if one is reserved for it.

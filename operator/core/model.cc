@@ -221,6 +221,7 @@ std::string ToString(const Observed& observed, Time now) {
     text += fmt::format(" | {} started again {} ms ago", node.name, ToMs(now - node.at));
   if (!observed.fit.missing.empty()) text += " | " + observed.fit.missing;
   if (!observed.fit.preempts.empty()) text += " | preempts " + observed.fit.preempts;
+  if (!observed.fit.claims_note.empty()) text += " | " + observed.fit.claims_note;
   if (observed.preempt)
     text += fmt::format(" | {} asks to keep {}", observed.preempt->by, observed.preempt->workers);
   if (const auto& preemption = observed.status.ledger.preemption)

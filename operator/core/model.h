@@ -170,7 +170,8 @@ struct Fit {
   // Ranks of pods without a node that may use only a domain (core/capacity.h) without room for them, while
   // another one has room: they must be created again. Sorted.
   std::vector<int32_t> stranded{};
-  std::string preempts{};  // the jobs that make room: `ml/small (4 to 2 workers), ml/old (all)`
+  std::string preempts{};     // the jobs that make room: `ml/small (4 to 2 workers), ml/old (all)`
+  std::string claims_note{};  // of pods without a node: why their claims are not counted (core/device_room.h)
   bool operator==(const Fit&) const = default;
 };
 

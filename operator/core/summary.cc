@@ -244,9 +244,10 @@ std::pair<Reason, std::string> WhyNotPlaced(const SummaryInput& s) {
     if (s.o.fit.preempts.empty()) return {Reason::kWaitingForCapacity, s.o.fit.missing};
     return {Reason::kPreempting, fmt::format("{}; preempts {}", s.o.fit.missing, s.o.fit.preempts)};
   }
-  if (p.unschedulable != nullptr) return {Reason::kUnschedulable, MissingText(s.o, p, s.now)};
+  const std::string note = s.o.fit.claims_note.empty() ? "" : "; " + s.o.fit.claims_note;
+  if (p.unschedulable != nullptr) return {Reason::kUnschedulable, MissingText(s.o, p, s.now) + note};
   if (Ignored(p, s.now) != nullptr) return {Reason::kNoScheduler, MissingText(s.o, p, s.now)};
-  return {Reason::kWaitingForPods, count};
+  return {Reason::kWaitingForPods, count + note};
 }
 
 // Returns why not every pod runs.

@@ -117,10 +117,20 @@ core::Resources RequestsOf(const Json& pod_spec) {
   return sum;
 }
 
+std::vector<std::string> ClaimsOf(const Json& pod_spec) {
+  std::vector<std::string> templates;
+  for (const Json& claim : json::Items(pod_spec, "resourceClaims"))
+    if (const std::string_view name = json::Text(claim, "resourceClaimTemplateName"); !name.empty())
+      templates.emplace_back(name);
+  std::sort(templates.begin(), templates.end());
+  return templates;
+}
+
 core::PodShape ShapeOf(const Json& pod) {
   const Json& pod_spec = json::Child(pod, "spec");
   core::PodShape shape;
   shape.requests = RequestsOf(pod_spec);
+  shape.claims = ClaimsOf(pod_spec);
   for (const Json& toleration : json::Items(pod_spec, "tolerations"))
     shape.tolerations.push_back(
         {std::string(json::Text(toleration, "key")), json::Text(toleration, "operator") == "Exists",

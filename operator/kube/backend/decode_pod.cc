@@ -224,6 +224,8 @@ std::unique_ptr<const PodRecord::Own> DecodeOwn(const Json& object, const Meta& 
   for (const Json& gate : json::Items(spec, "schedulingGates"))
     pod.gated = pod.gated || json::Text(gate, "name") == wiring::kGangGate;
   if (pod.node.empty()) own->shape = interners.shapes.Intern(wiring::ShapeOf(object));
+  if (auto claims = wiring::ClaimsOf(spec); !claims.empty())
+    own->claims = std::make_unique<const std::vector<std::string>>(std::move(claims));
 
   const auto past = [&](std::string_view text) {
     const auto time = ReadTime(text, clock);
@@ -323,7 +325,13 @@ std::shared_ptr<const PodRecord> DecodePod(const Json& object, const Meta& meta,
     record->foreign =
         std::make_unique<const PodRecord::Foreign>(PodRecord::Foreign{meta.uid, std::string(node)});
   }
-  if (!record->ended && !node.empty()) record->requests = interners.requests.Intern(wiring::RequestsOf(spec));
+  if (!record->ended && !node.empty()) {
+    core::Resources requests = wiring::RequestsOf(spec);
+    // The devices of another owner's pod are those of its claims.
+    if (record->foreign)
+      std::erase_if(requests, [](const auto& request) { return core::IsDeviceResource(request.first); });
+    record->requests = interners.requests.Intern(std::move(requests));
+  }
   return record;
 }
 

@@ -10,6 +10,7 @@
 #include "base/heap.h"
 #include "base/json.h"
 #include "operator/control/job_tag.h"
+#include "operator/kube/backend/decode_devices.h"
 #include "operator/kube/backend/decode_job.h"
 #include "operator/kube/backend/decode_node.h"
 #include "operator/kube/backend/decode_pod.h"
@@ -116,6 +117,20 @@ KubeBackend::KubeBackend(ApiClient& client, Options options)
                             },
                             nullptr,
                             [this](const std::string&, const auto&, const auto&) { NotifyQueued(); }}),
+      device_classes_(
+          {[](const Json& object, const Meta& meta, const auto&) { return DecodeDeviceClass(object, meta); },
+           nullptr, [this](const std::string&, const auto&, const auto&) { OnDeviceClass(); }}),
+      slices_({[this](const Json& object, const Meta&, const auto&) {
+                 return DecodeResourceSlice(object, interners_);
+               },
+               nullptr, [this](const std::string&, const auto&, const auto&) { DevicesChanged(true); }}),
+      claims_({[](const Json& object, const Meta& meta, const auto&) {
+                 return DecodeResourceClaim(object, meta);
+               },
+               nullptr, [this](const std::string&, const auto&, const auto&) { DevicesChanged(false); }}),
+      claim_templates_(
+          {[](const Json& object, const Meta&, const auto&) { return DecodeClaimTemplate(object); }, nullptr,
+           [this](const std::string& name, const auto&, const auto&) { OnClaimTemplate(name); }}),
       services_(ObjectHooks(interners_, [this](const std::string& job) { Notify(job); })),
       config_maps_(ObjectHooks(interners_, [this](const std::string& job) { Notify(job); })),
       waiting_({Duration(kShareSpan).count(), options_.namespace_weights}),
@@ -234,6 +249,8 @@ std::vector<std::pair<std::string, int64_t>> KubeBackend::ObjectCounts() const {
   for (const auto& [api, store] : groups_) groups += static_cast<int64_t>(store->size());
   held.emplace_back("podgroups", groups);
   add(kWorkloads, workloads_);
+  add(kResourceSlices, slices_);
+  add(kResourceClaims, claims_);
   return held;
 }
 
@@ -304,6 +321,7 @@ Time KubeBackend::Housekeeping(Time now) {
     for (const std::string& job : ready) Notify(job);
   }
   if (plan) PlanPreemptions();
+  next = std::min(next, KeepDevices(now));
   return std::min(next, AskForQueueHead(now));
 }
 

@@ -30,7 +30,8 @@
 // callbacks; kube_backend_snapshot.cc all that a decision reads; kube_backend_actions.cc the actions that are
 // one request; kube_backend_gang.cc PrepareGang and ReleaseGang, which are several;
 // kube_backend_discovery.cc which gang schedulers there are, and what wakes them; kube_backend_room.cc the
-// free capacity and its reservations; kube_backend_topology.cc the domains of the pods;
+// free capacity and its reservations; kube_backend_devices.cc the devices that pods claim;
+// kube_backend_topology.cc the domains of the pods;
 // kube_backend_preemption.cc who makes room for whom; kube_backend_kueue.cc the Workloads of jobs in a queue
 // of Kueue.
 //
@@ -52,6 +53,7 @@
 #include "base/mutex.h"
 #include "operator/control/backend.h"
 #include "operator/core/capacity.h"
+#include "operator/core/device_room.h"
 #include "operator/core/job_counts.h"
 #include "operator/core/preemption.h"
 #include "operator/core/room_queue.h"
@@ -347,6 +349,30 @@ class KubeBackend final : public control::Backend {
   bool KnowsQueues() const;
   // Whether the job is in a queue of Kueue, or has quota of an earlier one.
   bool HasQueue(const JobRecord& job) const;
+  void OnDra(bool served);
+  Collection WatchedDevices(const Resource& resource);
+  // Why the devices cannot be read; empty: they can, or it is not known yet.
+  std::string WhyNoDevices() const RM_REQUIRES(mutex_);
+  bool DevicesRead() const RM_REQUIRES(mutex_);
+  void OnDeviceClass();
+  void OnClaimTemplate(const std::string& name);
+  // `inventory`: not only a claim.
+  void DevicesChanged(bool inventory);
+  Time KeepDevices(Time now);
+  core::DeviceRoom ReadDeviceRoom();
+  void RecountDevices(bool inventory);
+  // Records the node, or the pod, in the capacity as the view has it. A null pod is gone.
+  void PlaceNode(const NodeRecord& node) RM_REQUIRES(mutex_);
+  void PlacePod(const std::string& name, const std::shared_ptr<const PodRecord>& pod) RM_REQUIRES(mutex_);
+  // Whether a request is for devices, by the name of a class or of its extended resource.
+  bool NamesDevices(const core::Resources& requests) const RM_REQUIRES(mutex_);
+  // Returns the shape of a pod in this namespace with its devices as requests.
+  core::PodShape WithDevices(const std::string& space, const core::PodShape& shape) const RM_REQUIRES(mutex_);
+  core::Capacity::Shape Counted(const std::string& space, const core::Capacity::Shape& shape) const;
+  core::Capacity::Shape CountedLocked(const std::string& space, const core::Capacity::Shape& shape) const
+      RM_REQUIRES(mutex_);
+  // core::Fit::claims_note.
+  std::string ClaimsNote(const JobRecord& job, const core::Observed& observed) const;
   // Whether a job has a queue and the API server does not serve Kueue's API.
   bool WaitsForKueue() const RM_REQUIRES(mutex_);
   // Asks Kueue for the head of one queue in which a job waits. Returns when to ask for the next one.
@@ -383,6 +409,10 @@ class KubeBackend final : public control::Backend {
   Store<LocalQueueRecord> default_queues_;
   Store<FlavorRecord> flavors_;
   Store<PriorityClassRecord> workload_priorities_;
+  Store<core::DeviceClass> device_classes_;  // watched if served; the next three also if a job has claims
+  Store<core::DeviceSlice> slices_;
+  Store<core::DeviceClaim> claims_;
+  Store<core::ClaimTemplate> claim_templates_;
   Store<ObjectRecord> services_;
   Store<ObjectRecord> config_maps_;
   std::map<GangApi, std::unique_ptr<Store<ObjectRecord>>> groups_;  // watched if served
@@ -430,6 +460,25 @@ class KubeBackend final : public control::Backend {
   Time ask_queue_at_ = Time::min();
   std::map<std::pair<std::string, std::string>, QueueHead> queue_heads_ RM_GUARDED_BY(mutex_);
   Time discover_at_ RM_GUARDED_BY(mutex_) = Time::min();
+  // Dynamic resource allocation.
+  struct Devices {
+    core::DeviceRoom room;
+    std::optional<bool> served;  // unset: no answer yet
+    bool doubtful = false;
+    bool wanted = false;                          // a pod of a job asks for devices
+    bool followed = false;                        // all objects are watched
+    std::map<std::string, std::string> refusals;  // the collections that the operator may not read
+    std::pair<bool, std::string> state;  // whether all has been read, or why not, at the last recount
+    bool due = false;                    // to be counted again
+    bool inventory_due = false;          // not only claims have changed
+    Time last_recount = Time::min();
+    std::set<std::string> extended;                // extended resources that are classes
+    std::set<std::string> templates;               // that pods of jobs have named
+    std::set<std::string> pods;                    // of jobs, with devices
+    std::set<std::string> jobs;                    // that have looked for room for them
+    std::map<std::string, core::Resources> nodes;  // what each has in addition to what its kubelet reports
+  };
+  mutable Devices devices_ RM_GUARDED_BY(mutex_);
   std::vector<std::function<void(const control::Key&)>> subscribers_ RM_GUARDED_BY(mutex_);
 
   // Stop closes it. Responses that arrive later are dropped.

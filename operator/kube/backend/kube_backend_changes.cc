@@ -85,19 +85,7 @@ void KubeBackend::OnPod(const std::string& name, const std::shared_ptr<const Pod
     CountPod(before.get(), -1);
     CountPod(after.get(), 1);
     freed = before && !before->ended && (!after || after->ended || after->uid() != before->uid());
-    const auto current = pods_.Get(name);
-    const PodRecord::Own* own = current ? current->own.get() : nullptr;
-    if (!current || current->ended) {
-      capacity_.RemovePod(name);
-    } else if (!current->node().empty()) {
-      capacity_.SetPod(name, *current->requests, current->node(), own == nullptr);
-    } else if (own == nullptr || own->pod.deleting()) {
-      capacity_.RemovePod(name);
-    } else if (own->pod.gated) {
-      capacity_.SetGated(name, own->shape);
-    } else {
-      capacity_.ExpectPod(name, own->shape);
-    }
+    PlacePod(name, pods_.Get(name));
   }
   if (first) reflectors_.Wake();
   if (freed) CapacityChanged();
@@ -121,10 +109,11 @@ void KubeBackend::OnNode(const std::string& name, const std::shared_ptr<const No
       MutexLock lock(mutex_);
       const uint64_t labels = capacity_.label_version();
       if (after) {
-        capacity_.SetNode(after->facts);
+        PlaceNode(*after);
         was_missing = missing_nodes_.Found(name);
       } else {
         capacity_.RemoveNode(name);
+        devices_.nodes.erase(name);
       }
       labels_changed = capacity_.label_version() != labels;
     }

@@ -33,6 +33,7 @@ void KubeBackend::DiscoverBy(Time at) {
 
 void KubeBackend::Discover() {
   AskWhetherServed(kWorkloads, [this](bool served) { OnKueue(served); });
+  AskWhetherServed(kResourceSlices, [this](bool served) { OnDra(served); });
   for (const GangApi api : kGangApis)
     AskWhetherServed(ResourceOf(api), [this, api](bool served) { OnDiscovered(api, served); });
 }

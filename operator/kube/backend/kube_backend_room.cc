@@ -64,10 +64,11 @@ core::Capacity::Shape KubeBackend::ShapeOf(const JobRecord& job, int64_t attempt
     if (own.owner->uid != job.uid || own.pod.attempt != attempt || !own.pod.gated || own.pod.deleting() ||
         record->ended || !own.shape || KindOf(job, own.pod.rank) != KindOf(job, rank))
       continue;
-    if (job.spec->job.TopologyKey().empty()) return own.shape;
-    return WithoutDomain(job, own.shape, *RenderedShape(job, rank, excluded_nodes));
+    if (job.spec->job.TopologyKey().empty()) return Counted(job.key.namespace_, own.shape);
+    return Counted(job.key.namespace_,
+                   WithoutDomain(job, own.shape, *RenderedShape(job, rank, excluded_nodes)));
   }
-  return RenderedShape(job, rank, excluded_nodes);
+  return Counted(job.key.namespace_, RenderedShape(job, rank, excluded_nodes));
 }
 
 std::vector<KubeBackend::Alike> KubeBackend::ByKind(const JobRecord& job, int64_t attempt,
@@ -79,7 +80,7 @@ std::vector<KubeBackend::Alike> KubeBackend::ByKind(const JobRecord& job, int64_
       const PodRecord::Own& own = *record->own;
       if (own.owner->uid == job.uid && own.pod.attempt == attempt && own.pod.gated && !own.pod.deleting() &&
           !record->ended && own.shape)
-        created.emplace(own.pod.rank, own.shape);
+        created.emplace(own.pod.rank, Counted(job.key.namespace_, own.shape));
     }
   }
   std::vector<Alike> kinds;
@@ -120,6 +121,7 @@ core::Fit KubeBackend::FitOf(const JobRecord& job, const core::Observed& observe
   const std::vector<std::string> excluded = core::ExcludedNodes(ledger, now);
   core::Fit fit;
   fit.stranded = StrandedIn(job, observed, excluded);
+  fit.claims_note = ClaimsNote(job, observed);
   {
     MutexLock lock(mutex_);
     StateOf(job).looked = true;
@@ -133,6 +135,8 @@ core::Fit KubeBackend::FitOf(const JobRecord& job, const core::Observed& observe
   std::vector<std::string> peers = PeersOf(job, ledger.attempt, *kinds.front().shape);
   const PriorityClassRecord priority = PriorityClassOf(job);
   MutexLock lock(mutex_);
+  if (std::any_of(kinds.begin(), kinds.end(), [](const Alike& kind) { return kind.shape->has_devices; }))
+    devices_.jobs.insert(name);
   if (StateOf(job).reserved_attempt == ledger.attempt && !StateOf(job).reserved.empty()) {
     for (const int32_t rank : ranks)
       if (capacity_.ReservedFor(PlaceName(job, ledger.attempt, rank))) fit.reserved.push_back(rank);
@@ -238,7 +242,7 @@ void KubeBackend::Perform(const Job& job, const control::Write& write, const cor
     for (const int32_t rank : kind.ranks) ask.pods.push_back(PlaceName(*job, action.attempt, rank));
     ask.shape = kind.shape;
     if (!action.avoided_nodes.empty() && !kind.created)
-      ask.rather = RenderedShape(*job, kind.ranks.front(), strict_excluded);
+      ask.rather = Counted(job->key.namespace_, RenderedShape(*job, kind.ranks.front(), strict_excluded));
   }
   if (!gang.empty()) peers = PeersOf(*job, action.attempt, *gang.front().shape);
   bool reserved = false;

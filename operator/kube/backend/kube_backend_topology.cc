@@ -109,7 +109,8 @@ std::vector<int32_t> KubeBackend::StrandedIn(const JobRecord& job, const core::O
         WithoutDomain(job, own.shape, *RenderedShape(job, own.pod.rank, excluded_nodes));
     if (free == own.shape) continue;
     const bool refused = own.details && own.details->waiting_reason == core::kUnschedulable;
-    bound.push_back({own.pod.rank, peers.back(), own.shape, std::move(free), own.pod.gated, refused});
+    bound.push_back({own.pod.rank, peers.back(), Counted(job.key.namespace_, own.shape),
+                     Counted(job.key.namespace_, free), own.pod.gated, refused});
   }
   if (bound.empty()) return {};
   MutexLock lock(mutex_);

@@ -16,6 +16,7 @@
 #include "api/training_job.h"
 #include "operator/control/backend.h"
 #include "operator/core/capacity.h"
+#include "operator/core/device_selector.h"
 #include "operator/core/model.h"
 #include "operator/kube/backend/interner.h"
 #include "operator/kube/watch/sink.h"
@@ -99,8 +100,9 @@ struct PodRecord {
     std::shared_ptr<const std::string> node;          // null: none yet
     std::unique_ptr<const core::PodDetails> details;  // null: none
     std::shared_ptr<const std::vector<std::string>> conditions;
-    std::shared_ptr<const core::PodShape> shape;            // while it has no node
-    std::unique_ptr<const std::string> deletion_timestamp;  // the API's text; null: none
+    std::shared_ptr<const core::PodShape> shape;             // while it has no node
+    std::unique_ptr<const std::vector<std::string>> claims;  // core::PodShape::claims; null: none
+    std::unique_ptr<const std::string> deletion_timestamp;   // the API's text; null: none
 
     core::Pod ToCore() const;
   };
@@ -140,6 +142,7 @@ struct Interners {
   Interner<std::string> marks;
   Interner<std::string> nodes;
   Interner<core::PodShape> shapes;
+  Interner<core::DeviceAttribute> attributes;
 };
 
 struct NamespaceRecord {

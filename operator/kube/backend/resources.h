@@ -15,6 +15,11 @@ inline const Resource kPriorityClasses{"scheduling.k8s.io", "v1", "priorityclass
 inline const Resource kServices{"", "v1", "services"};
 inline const Resource kConfigMaps{"", "v1", "configmaps"};
 inline const Resource kLeases{"coordination.k8s.io", "v1", "leases"};
+// Dynamic resource allocation.
+inline const Resource kDeviceClasses{"resource.k8s.io", "v1", "deviceclasses"};
+inline const Resource kResourceSlices{"resource.k8s.io", "v1", "resourceslices"};
+inline const Resource kResourceClaims{"resource.k8s.io", "v1", "resourceclaims"};
+inline const Resource kClaimTemplates{"resource.k8s.io", "v1", "resourceclaimtemplates"};
 // Kueue's.
 inline const Resource kWorkloads{"kueue.x-k8s.io", "v1beta2", "workloads"};
 inline const Resource kLocalQueues{"kueue.x-k8s.io", "v1beta2", "localqueues"};

@@ -123,6 +123,14 @@ TEST(PodShapeTest, OnlyAnAffinityToItselfIsATopologyKey) {
     EXPECT_EQ(key(foreign), "") << foreign;
 }
 
+TEST(PodShapeTest, ClaimsByTemplate) {
+  const Json pod = Json::parse(R"({"spec": {"containers": [{"name": "worker"}], "resourceClaims": [
+    {"name": "nic", "resourceClaimTemplateName": "nic"}, {"name": "a", "resourceClaimTemplateName": "gpu"},
+    {"name": "ready", "resourceClaimName": "shared"}, {"name": "b", "resourceClaimTemplateName": "gpu"}]}})");
+  EXPECT_EQ(ShapeOf(pod).claims, (std::vector<std::string>{"gpu", "gpu", "nic"}));
+  EXPECT_TRUE(ShapeOf(Json::object()).claims.empty());
+}
+
 TEST(PodShapeTest, ARenderedGangWithARequiredTopologyHasItsKey) {
   const api::TrainingJob job = JobWith("  scheduling: {topology: {required: rack}}\n");
   EXPECT_EQ(ShapeOf(PodOf(job, "uid-1", 0, PlainContext())).topology_key, "rack");
