@@ -71,16 +71,19 @@ class Devices(unittest.TestCase):
         self.assertEqual(self.rig.pods("wide"), [])
 
     def test_what_does_not_exist_yet(self):
-        """The job waits without pods, says why, and starts when the objects are created."""
+        """The jobs wait without pods, say why, and start when the objects are created."""
         self.gang("early", 2, "later")
         self.waits("early", "the namespace has no ResourceClaimTemplate later")
         self.cluster.apply_text(json.dumps(claim_template("later", 8, of="later.example.com")))
-        self.waits("early", "the cluster has no DeviceClass later.example.com")
-        self.assertEqual(self.rig.pods("early"), [])
+        self.gang("classless", 1, "later")
+        self.waits("classless", "the cluster has no DeviceClass later.example.com")
+        self.assertEqual(self.rig.pods("early") + self.rig.pods("classless"), [])
         model = f'device.driver == "{CLASS}" && device.attributes["{CLASS}"].model == "LATEST-GPU-MODEL"'
         self.cluster.apply_text(json.dumps(device_class("later.example.com", model)))
         self.addCleanup(self.cluster.kubectl, "delete", "deviceclass", "later.example.com")
         self.wait_running("early", 2)
+        self.end("early")
+        self.wait_running("classless", 1)
 
     def test_the_name_of_an_extended_resource(self):
         """Pods that ask for the resource of the class share the devices with pods that claim them."""
@@ -120,6 +123,8 @@ class Devices(unittest.TestCase):
         self.assertEqual(operator.get("health", "/readyz")[0], 200)
         self.assertEqual(operator.log.count("watch=resourceslices"), 1)
         self.cluster.kubectl("replace", "-f", "-", stdin=json.dumps({**fewer, "rules": role["rules"]}))
+        self.cluster.wait(lambda: "not counted" not in self.rig.condition("blind", "Scheduled")["message"],
+                          "the operator reads the devices again")
         self.gang("seeing", 1, "gpus-9")
         self.waits("seeing", "needs 9 devices of gpu.example.com")
         self.assertEqual(self.rig.pods("seeing"), [])

@@ -103,6 +103,7 @@ struct PodShape {
   Resources implied{};       // the part of the requests that others bring with them
   std::string note{};        // what the requests do not say about its claims
   bool has_devices = false;  // claims were counted
+  bool unread = false;       // not yet: the devices of the cluster are being read
   auto operator<=>(const PodShape&) const = default;
 };
 

@@ -187,6 +187,10 @@ PodShape DeviceRoom::Count(const PodShape& shape,
     counted.requests[DeviceResource("")] = 1;
     Note(why, counted);
   };
+  const auto read = [&] {
+    counted.unread = true;
+    wait("the operator is reading the devices of the cluster");
+  };
   // Pods that name a resource. What they ask for by the name of a class may be no resource of any node.
   for (const auto& [name, amount] : shape.requests) {
     if (amount <= 0) continue;
@@ -214,7 +218,7 @@ PodShape DeviceRoom::Count(const PodShape& shape,
   const bool asks = !claims.empty() || (state_ != State::kRead && Extends(shape.requests));
   if (!asks) return counted;
   if (state_ == State::kUnread) {
-    wait("the operator is reading the devices of the cluster");
+    read();
     return counted;
   }
   if (state_ == State::kUnavailable) {
@@ -239,7 +243,7 @@ PodShape DeviceRoom::Count(const PodShape& shape,
         counted.requests[DeviceResource(request.class_name)] += request.count;
         Note(fmt::format("the cluster has no DeviceClass {}", request.class_name), counted);
       } else {
-        wait("the operator is reading the devices of the cluster");  // the template is new
+        read();  // the template is new
       }
     }
   }

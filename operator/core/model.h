@@ -172,6 +172,7 @@ struct Fit {
   std::vector<int32_t> stranded{};
   std::string preempts{};     // the jobs that make room: `ml/small (4 to 2 workers), ml/old (all)`
   std::string claims_note{};  // of pods without a node: why their claims are not counted (core/device_room.h)
+  bool unread = false;        // it is not known yet: the devices of the cluster are being read
   bool operator==(const Fit&) const = default;
 };
 

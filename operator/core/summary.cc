@@ -240,6 +240,9 @@ std::pair<Reason, std::string> WhyNotPlaced(const SummaryInput& s) {
   }
   if (p.exist == 0 && (!s.o.prepared || s.o.prepared->attempt != l.attempt) && !s.counts.older)
     return {Reason::kPreparing, count};
+  // Without a message about room, which would stay for a while.
+  if (ReservesRoom(s.o) && s.o.fit.unread)
+    return {Reason::kPreparing, fmt::format("{}; reading the devices of the cluster", count)};
   if (ReservesRoom(s.o) && !s.o.fit.missing.empty()) {
     if (s.o.fit.preempts.empty()) return {Reason::kWaitingForCapacity, s.o.fit.missing};
     return {Reason::kPreempting, fmt::format("{}; preempts {}", s.o.fit.missing, s.o.fit.preempts)};

@@ -134,6 +134,7 @@ core::Fit KubeBackend::FitOf(const JobRecord& job, const core::Observed& observe
   const std::vector<Alike> kinds = ByKind(job, ledger.attempt, ranks, excluded);
   std::vector<std::string> peers = PeersOf(job, ledger.attempt, *kinds.front().shape);
   const PriorityClassRecord priority = PriorityClassOf(job);
+  fit.unread = std::any_of(kinds.begin(), kinds.end(), [](const Alike& kind) { return kind.shape->unread; });
   MutexLock lock(mutex_);
   if (std::any_of(kinds.begin(), kinds.end(), [](const Alike& kind) { return kind.shape->has_devices; }))
     devices_.jobs.insert(name);

@@ -152,6 +152,17 @@ TEST(Gang, WaitsWithoutPodsAndReportsWhatIsMissing) {
   EXPECT_EQ(o.status.ledger.time_accounting, TimeAccounting::kQueue);
 }
 
+// What it says about room later would replace this only after kWaitingInterval.
+TEST(Gang, SaysNothingAboutRoomWhileDevicesAreBeingRead) {
+  Observed o = GatedWorld(4, 3);
+  o.fit.unread = true;
+  Settle(o, kT0 + kSettlePeriod);
+  EXPECT_EQ(ConditionOf(o, ConditionType::kScheduled).reason, Reason::kPreparing);
+  o.fit.unread = false;
+  Settle(o, kT0 + kSettlePeriod + kDisplayInterval);
+  EXPECT_EQ(ConditionOf(o, ConditionType::kScheduled).reason, Reason::kWaitingForCapacity);
+}
+
 TEST(Gang, WaitingCostsNoWrites) {
   Observed o = GatedWorld(4, 3);
   Settle(o, kT0 + kDisplayInterval);
