@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gangs with claims of devices on real nodes: the scheduler allocates them, and each kubelet has the example driver prepare
-them before it starts the containers. The containers see nothing of the devices: containerd 1.6 ignores CDI."""
+them before it starts the containers. What a container sees of its devices is not checked: containerd 1.6 knows no CDI."""
 
 import json
 import pathlib
