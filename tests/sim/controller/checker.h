@@ -88,7 +88,7 @@ class Checker {
   std::map<control::Key, int32_t> priorities_;
   bool clocks_are_wrong_ = false;
   Time decided_at_{};
-  int64_t decided_then_ = 0;      // decisions at that moment
+  int64_t decided_then_ = 0;               // decisions at that moment
   std::map<std::string, Time> creations_;  // pods by name: when their creation was last decided
   std::set<std::string> strays_;           // uids of pods that a deposed leader created
 };
