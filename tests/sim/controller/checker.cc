@@ -207,8 +207,7 @@ void Checker::CheckCounters(const core::Ledger& before, const core::Ledger& afte
           "I10",
           fmt::format("restarts {}/{} -> {}/{}", before.restarts.total, before.restarts.charged,
                       after.restarts.total, after.restarts.charged));
-  const core::Goodput& a = before.goodput;
-  const core::Goodput& b = after.goodput;
+  const core::Goodput &a = before.goodput, &b = after.goodput;
   Require(b.queue >= a.queue && b.startup >= a.startup && b.restart >= a.restart && b.redone >= a.redone &&
               b.productive + b.redone >= a.productive + a.redone,
           "I10", "accounted time disappeared");
@@ -357,8 +356,7 @@ void Checker::CheckStranded(const JobTruth& job, Shadow& shadow, bool led) {
     if (!wanted || p.domain.empty() || p.pod.bound() || p.pod.waiting_reason != core::kUnschedulable ||
         !p.pod.alive() || p.pod.deleting() || p.pod.attempt != ledger.attempt)
       continue;
-    int32_t here = 0;
-    int32_t elsewhere = 0;
+    int32_t here = 0, elsewhere = 0;
     for (const auto& [node, truth] : world_.nodes())
       (truth.domain == p.domain ? here : elsewhere) += std::max(room(node, truth), 0);
     if (here > 0 || elsewhere == 0) continue;
@@ -558,10 +556,12 @@ void Checker::CheckGangDecision(const core::Observed& o, const core::Decision& d
   if (const auto* set =
           decision.actions.empty() ? nullptr : std::get_if<core::SetStatus>(&decision.actions.front())) {
     CheckSuspects(o, set->status.ledger, now);
-    const auto holds = [&](const core::Pod& pod) { return pod.attempt == ledger.attempt; };
+    const auto holds = [&, asks = o.job.autoscaler && o.job.TopologyKey().empty()](const core::Pod& pod) {
+      return pod.attempt == ledger.attempt && (!asks || pod.waiting_reason != core::kUnschedulable);
+    };
     Require(set->status.ledger.withdrawals <= ledger.withdrawals ||
                 std::any_of(o.pods.begin(), o.pods.end(), holds),
-            "I11", "a gang without pods is withdrawn");
+            "I11", "a gang that holds nothing is withdrawn");
     const auto& failure = set->status.ledger.last_failure;
     if (!failure || failure == ledger.last_failure || failure->cause != core::Cause::kNodeUnreachable) return;
     const bool silent =

@@ -141,6 +141,13 @@ Decision KeepsRefusedParts(const Observed& o, Time now) {
   return {{}, {}, now + seconds(1), "the gang is kept"};
 }
 
+Decision WithdrawsForSlowNodes(const Observed& o, Time now) {
+  Observed other = o;
+  other.job.autoscaler = false;
+  Decision decision = core::Decide(other, now);
+  return decision.reason == "the gang is withdrawn" ? decision : core::Decide(o, now);
+}
+
 Decision ForgetsExclusion(const Observed& o, Time now) {
   Decision decision = core::Decide(o, now);
   for (core::Action& action : decision.actions)
@@ -305,6 +312,8 @@ const char* MutationName(Mutation mutation) {
       return "withdraws-waiting-gangs";
     case Mutation::kKeepsRefusedParts:
       return "keeps-refused-parts";
+    case Mutation::kWithdrawsForSlowNodes:
+      return "withdraws-for-slow-nodes";
     case Mutation::kReleasesEarly:
       return "releases-early";
     case Mutation::kHoldsStrays:
@@ -400,6 +409,8 @@ Decider Mutate(Mutation mutation) {
       return WithdrawsWaitingGangs;
     case Mutation::kKeepsRefusedParts:
       return KeepsRefusedParts;
+    case Mutation::kWithdrawsForSlowNodes:
+      return WithdrawsForSlowNodes;
     case Mutation::kForgetsExclusion:
       return ForgetsExclusion;
     case Mutation::kIgnoresRefusal:

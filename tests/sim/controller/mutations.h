@@ -49,6 +49,7 @@ enum class Mutation : int {
   kForgetsFirstSize,       // a new job takes another size before its first status is written
   kWithdrawsWaitingGangs,  // even those that hold nothing
   kKeepsRefusedParts,      // leaves nodes to a gang of which some pods are refused
+  kWithdrawsForSlowNodes,  // also for nodes that an autoscaler may still add
   kReleasesEarly,          // lets go of a pod before its end is accounted
   kHoldsStrays,            // never lets go of the pods of deleted jobs
   kKillsOrphans,           // deletes pods that run on without their job
@@ -69,7 +70,7 @@ enum class Mutation : int {
   kForgetsPeers,           // a replacement gets a place in any domain
   kLeavesStranded,         // pods wait for a domain that has no room
 };
-inline constexpr int kMutations = 55;
+inline constexpr int kMutations = 56;
 const char* MutationName(Mutation mutation);
 
 using Decider = std::function<core::Decision(const core::Observed&, Time)>;
