@@ -2,6 +2,8 @@
 
 #include "operator/kube/backend/decode_workload.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -48,6 +50,21 @@ void Add(const Json& update, wiring::Admission& to) {
   to.annotations.merge(Texts(json::Child(update, "annotations")));
   to.node_selector.merge(Texts(json::Child(update, "nodeSelector")));
   for (const Json& toleration : json::Items(update, "tolerations")) to.tolerations.push_back(toleration);
+}
+
+// Returns what the admission checks say that are not ready.
+std::string ChecksText(const Json& status) {
+  std::string text;
+  for (const Json& check : json::Items(status, "admissionChecks")) {
+    const std::string_view state = json::Text(check, "state");
+    if (state == "Ready") continue;
+    if (!text.empty()) text += "; ";
+    text += fmt::format("its quota is reserved, and the admission check {} is {}", json::Text(check, "name"),
+                        state);
+    if (const std::string_view message = json::Text(check, "message"); !message.empty())
+      text += fmt::format(": {}", message);
+  }
+  return text;
 }
 
 // Sets a condition in the list as the API's conventions ask for.
@@ -115,7 +132,10 @@ std::shared_ptr<const WorkloadRecord> DecodeWorkload(const Json& object, const M
     w.eviction_reason = json::Text(evicted, "reason");
     w.eviction_message = json::Text(evicted, "message");
   }
-  if (!w.reserved) w.waits_for = json::Text(ConditionOf(object, "QuotaReserved"), "message");
+  if (!w.reserved)
+    w.waits_for = json::Text(ConditionOf(object, "QuotaReserved"), "message");
+  else if (!w.admitted)
+    w.waits_for = ChecksText(status);
   w.pods_ready = PodsReadyOf(object);
   std::map<std::string_view, int64_t> unused;
   for (const Json& entry : json::Items(status, "reclaimablePods"))

@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/json.h"
 #include "operator/core/decide.h"
 #include "operator/core/gang_room.h"
 #include "operator/kube/backend/kube_backend.h"
@@ -34,9 +35,9 @@ core::Capacity::Shape KubeBackend::RenderedShape(const JobRecord& job, int32_t r
                                                  const std::vector<std::string>& excluded_nodes) const {
   const int32_t kind = KindOf(job, rank);
   const wiring::Admission admission = AdmissionOf(job, rank);
-  const std::string inputs =
-      fmt::format("{}/{}/{}", job.spec->job.spec_generation, fmt::join(excluded_nodes, ","),
-                  fmt::join(admission.node_selector, ","));
+  std::string inputs = fmt::format("{}/{}/{}/", job.spec->job.spec_generation, fmt::join(excluded_nodes, ","),
+                                   fmt::join(admission.node_selector, ","));
+  for (const Json& toleration : admission.tolerations) inputs += DumpJson(toleration);
   {
     MutexLock lock(mutex_);
     JobState& state = StateOf(job);

@@ -105,6 +105,39 @@ TEST(DecodeWorkload, ReadsWhatIsMissing) {
   EXPECT_TRUE(w.grants.empty());
 }
 
+TEST(DecodeWorkload, ReadsWhichCheckIsMissing) {
+  Json object = AdmittedWorkload();
+  object["status"]["conditions"][1]["status"] = "False";
+  object["status"]["admissionChecks"].push_back(
+      {{"name", "nodes"}, {"state", "Pending"}, {"message", "no capacity yet"}});
+  const core::Workload w = DecodeOne(object)->workload;
+  EXPECT_TRUE(w.reserved && !w.admitted);
+  EXPECT_EQ(w.waits_for, "its quota is reserved, and the admission check nodes is Pending: no capacity yet");
+}
+
+// As Kueue's check of ProvisioningRequests and those of others write them.
+TEST(DecodeWorkload, AddsTheUpdatesOfAllChecks) {
+  Json object = AdmittedWorkload();
+  object["status"]["admissionChecks"].push_back(
+      {{"name", "nodes"},
+       {"state", "Ready"},
+       {"podSetUpdates",
+        {{{"name", "worker"},
+          {"annotations", {{"autoscaling.x-k8s.io/consume-provisioning-request", "gpt-nodes-1"}}},
+          {"nodeSelector", {{"group", "g"}}}},
+         {{"name", "ps"}, {"annotations", {{"autoscaling.x-k8s.io/provisioning-class-name", "c"}}}}}}});
+  const auto record = DecodeOne(object);
+  wiring::Admission worker;
+  worker.labels = {{"a", "b"}};
+  worker.annotations = {{"autoscaling.x-k8s.io/consume-provisioning-request", "gpt-nodes-1"}};
+  worker.node_selector = {{"group", "g"}, {"pool", "x"}};
+  worker.tolerations = {{{"key", "k"}, {"operator", "Exists"}}};
+  EXPECT_EQ(record->admitted.at("worker").updates, worker);
+  wiring::Admission ps;
+  ps.annotations = {{"autoscaling.x-k8s.io/provisioning-class-name", "c"}};
+  EXPECT_EQ(record->admitted.at("ps").updates, ps);
+}
+
 TEST(DecodeWorkload, IgnoresThoseOfOthers) {
   Json object = AdmittedWorkload();
   object["metadata"]["labels"] = {{"x", "y"}};
