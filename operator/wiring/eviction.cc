@@ -4,7 +4,6 @@
 
 #include "api/launch.h"
 #include "operator/wiring/config_map.h"
-#include "operator/wiring/program.h"
 
 namespace ringmaster::wiring {
 
@@ -15,13 +14,11 @@ bool MayBeMoved(const api::TrainingJob& job) {
 }
 
 void AddEvictionDefaults(const api::TrainingJob& job, Json& metadata) {
-  if (!MayBeMoved(job)) {
-    metadata["annotations"]["cluster-autoscaler.kubernetes.io/safe-to-evict"] = "false";
-    metadata["annotations"]["karpenter.sh/do-not-disrupt"] = "true";
-  } else if (api::RunsCommand(job.spec)) {
-    // cluster-autoscaler keeps a node for the contents of an emptyDir. This one only has the agent.
-    metadata["annotations"]["cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"] = kAgentVolume;
-  }
+  // Without the first, cluster-autoscaler keeps the node: it does not know the pod's owner, and the volume of
+  // the agent could hold data.
+  metadata["annotations"]["cluster-autoscaler.kubernetes.io/safe-to-evict"] =
+      MayBeMoved(job) ? "true" : "false";
+  if (!MayBeMoved(job)) metadata["annotations"]["karpenter.sh/do-not-disrupt"] = "true";
 }
 
 }  // namespace ringmaster::wiring

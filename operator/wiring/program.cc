@@ -16,6 +16,7 @@
 namespace ringmaster::wiring {
 namespace {
 
+constexpr const char* kAgentVolume = "ringmaster-agent";
 constexpr const char* kInitContainer = "ringmaster-agent";
 constexpr const char* kAgentProgram = "ringmaster-agent";
 

@@ -12,7 +12,6 @@
 namespace ringmaster::wiring {
 
 // The volume of the agent, where its sockets may be, too: writable, also with a read-only root file system.
-inline constexpr const char* kAgentVolume = "ringmaster-agent";
 inline constexpr const char* kAgentFolder = "/ringmaster";
 
 // Adds the init container and the volume to `spec`, and the mount and the variables to `container`.

@@ -10,7 +10,6 @@ namespace ringmaster::wiring {
 namespace {
 
 constexpr const char* kSafe = "cluster-autoscaler.kubernetes.io/safe-to-evict";
-constexpr const char* kVolumes = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes";
 constexpr const char* kKarpenter = "karpenter.sh/do-not-disrupt";
 constexpr const char* kCheckpoint = "  checkpoint: {path: /ckpt}\n";
 
@@ -23,11 +22,12 @@ void ExpectHeld(const api::TrainingJob& job) {
 }
 
 TEST(Eviction, AnElasticJobWithCheckpointsMayBeMoved) {
-  EXPECT_EQ(AnnotationsOf(JobWith(kCheckpoint, "{replicas: 4, min: 2}")), Json::object());
-  EXPECT_EQ(AnnotationsOf(JobWith(kCheckpoint, "{replicas: 2, min: 2, max: 4}")), Json::object())
+  const Json may = {{kSafe, "true"}};
+  EXPECT_EQ(AnnotationsOf(JobWith(kCheckpoint, "{replicas: 4, min: 2}")), may);
+  EXPECT_EQ(AnnotationsOf(JobWith(kCheckpoint, "{replicas: 2, min: 2, max: 4}")), may)
       << "its size does not matter, which changes while the pod runs";
-  EXPECT_EQ(AnnotationsOf(JobWith("  checkpoint: {volumeClaim: c}\n", "{replicas: 4, min: 2}")),
-            Json::object());
+  EXPECT_EQ(AnnotationsOf(JobWith("  checkpoint: {volumeClaim: c}\n", "{replicas: 4, min: 2}")), may);
+  EXPECT_EQ(AnnotationsOf(LoadCase("pytorch-library").job), may);
 }
 
 TEST(Eviction, OthersStayWhereTheyAre) {
@@ -39,11 +39,6 @@ TEST(Eviction, OthersStayWhereTheyAre) {
   programs.spec.workers.max = 4;
   programs.spec.checkpoint.path = "/ckpt";
   ExpectHeld(programs);
-}
-
-// The agent's volume would keep cluster-autoscaler from moving the pod. Volumes of the user still do.
-TEST(Eviction, TheVolumeOfTheAgentIsNoReasonToStay) {
-  EXPECT_EQ(AnnotationsOf(LoadCase("pytorch-library").job), (Json{{kVolumes, "ringmaster-agent"}}));
 }
 
 TEST(Eviction, TheTemplateGoesFirst) {
