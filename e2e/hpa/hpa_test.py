@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A HorizontalPodAutoscaler grows and shrinks a job by its speed: operator, Prometheus, the metrics adapter and the controller
+of Kubernetes are real, and so are the agents and trainers, which run here in place of the pods of fake nodes. The rule of the
+adapter and the manifest are those of docs/operate/autoscalers.md."""
+
+import json
+import pathlib
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path.insert(0, str(HERE.parent / "operator"))
+from rendezvous_test import Agent  # noqa: E402
+from rig import STEADY, Cluster, Rig, job  # noqa: E402
+from supervisor import free_ports  # noqa: E402
+
+PAGE = ROOT / "docs/operate/autoscalers.md"
+METRIC = "ringmaster_job_samples_per_second"
+NAME = "llama"  # the job on that page
+# A pod is there for this long after its deletion: its agent, which the test asks to end, leaves meanwhile.
+LEAVING_MS = 20_000
+
+
+def blocks():
+    """Returns the YAML on the page: the rule of the adapter and the HorizontalPodAutoscaler."""
+    found = re.findall(r"^```yaml\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    (rule,) = [text for text in found if text.startswith("rules:")]
+    (autoscaler,) = [text for text in found if "HorizontalPodAutoscaler" in text]
+    return rule, autoscaler
+
+
+def built():
+    done = subprocess.run([HERE / "build", "--check"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise AssertionError(done.stderr.strip())
+    return pathlib.Path(done.stdout.strip())
+
+
+class Hpa(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = cls.enterClassContext(Cluster(nodes=1))
+        cls.rig = cls.enterClassContext(Rig(cls.cluster))
+        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="ringmaster-hpa-"))
+        cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
+        port, cls.prometheus_port, cls.adapter_port = free_ports(3)
+        address = f"127.0.0.1:{port}"
+        cls.operator = cls.rig.start(rendezvous_address=address, rendezvous_advertise=address, job_metrics=True,
+                                     **STEADY).wait_leading()
+        cls.start_prometheus()
+        cls.start_adapter()
+
+    @classmethod
+    def run_process(cls, name, *command):
+        with open(cls.folder / f"{name}.log", "wb") as log:
+            process = subprocess.Popen([str(word) for word in command], stdout=log, stderr=log, start_new_session=True)
+        cls.addClassCleanup(process.wait)
+        cls.addClassCleanup(process.kill)
+
+    @classmethod
+    def start_prometheus(cls):
+        (cls.folder / "prometheus.json").write_text(json.dumps({
+            "global": {"scrape_interval": "1s"},
+            "scrape_configs": [{"job_name": "ringmaster", "static_configs": [
+                {"targets": [f"127.0.0.1:{cls.operator.port('metrics')}"]}]}]}))
+        cls.run_process("prometheus", built() / "prometheus", f"--config.file={cls.folder}/prometheus.json",
+                        f"--storage.tsdb.path={cls.folder}/data", f"--web.listen-address=127.0.0.1:{cls.prometheus_port}")
+
+    @classmethod
+    def start_adapter(cls):
+        (cls.folder / "rules.yaml").write_text(blocks()[0])
+        config = cls.cluster.kubeconfig
+        cls.run_process("adapter", built() / "adapter", f"--config={cls.folder}/rules.yaml",
+                        f"--prometheus-url=http://127.0.0.1:{cls.prometheus_port}", "--metrics-relist-interval=1s",
+                        "--metrics-max-age=1m", f"--lister-kubeconfig={config}", f"--authentication-kubeconfig={config}",
+                        f"--authorization-kubeconfig={config}", "--bind-address=127.0.0.1",
+                        f"--secure-port={cls.adapter_port}", f"--cert-dir={cls.folder}/certificates")
+        # An API server resolves the name of such a Service itself.
+        group, version = "custom.metrics.k8s.io", "v1beta2"
+        for manifest in (
+                {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "adapter", "namespace": "kube-system"},
+                 "spec": {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": cls.adapter_port}]}},
+                {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": f"{version}.{group}"},
+                 "spec": {"group": group, "version": version, "groupPriorityMinimum": 100, "versionPriority": 100,
+                          "insecureSkipTLSVerify": True,
+                          "service": {"name": "adapter", "namespace": "kube-system", "port": cls.adapter_port}}}):
+            cls.cluster.apply_text(json.dumps(manifest))
+
+    def setUp(self):
+        self.agents = {}
+        self.addCleanup(lambda: [agent.end() for agent in self.agents.values()])
+
+    def kubelet(self):
+        """Does what kubelets would do: starts the agent of each pod that runs, and asks that of a deleted one to end."""
+        for pod in self.rig.pods(NAME):
+            uid = pod["metadata"]["uid"]
+            if "deletionTimestamp" in pod["metadata"]:
+                if uid in self.agents and self.agents[uid].process.poll() is None:
+                    self.agents[uid].process.send_signal(signal.SIGTERM)
+            elif pod["status"].get("phase") == "Running" and uid not in self.agents:
+                self.agents[uid] = Agent(self.rig, pod, self.folder, RINGMASTER_TRAINER="")
+
+    def wait(self, condition, what, timeout_s=180):
+        def with_kubelet():
+            self.kubelet()
+            return condition()
+        try:
+            return self.cluster.wait(with_kubelet, what, timeout_s, every_s=0.5)
+        except AssertionError:
+            print(self.cluster.kubectl("describe", "hpa"), self.cluster.kubectl("get", "tj,pods"), file=sys.stderr)
+            for name in ("adapter", "prometheus"):
+                print(f"--- {name}\n" + (self.folder / f"{name}.log").read_text(errors="replace")[-3000:], file=sys.stderr)
+            for agent in self.agents.values():
+                print(f"--- {agent.folder.name}\n{agent.log[-1500:]}", file=sys.stderr)
+            raise
+
+    def speed(self):
+        """Returns the metric of the job as the API server serves it, or None."""
+        path = f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/default/trainingjobs.ringmaster.dev/{NAME}/{METRIC}"
+        try:
+            items = self.cluster.api.get(path)["items"]
+        except Exception:  # noqa: BLE001  not served yet, or no series
+            return None
+        text = items[0]["value"] if items else ""
+        return float(text[:-1]) / 1000 if text.endswith("m") else float(text) if text.isdecimal() else None
+
+    def trained(self):
+        return self.rig.status(NAME).get("progress", {}).get("step", 0)
+
+    def full(self, count):
+        return self.rig.running(NAME, count) and self.rig.status(NAME).get("readyReplicas") == count
+
+    def test_by_the_speed(self):
+        words = random.Random(1)
+        (self.folder / "text.txt").write_text(" ".join(words.choice(("the", "of", "and", "a")) for _ in range(6000)))
+        training = {"model": {"kind": "gpt", "layers": 2, "heads": 2, "width": 32, "context": 32},
+                    "data": {"kind": "text", "path": f"{self.folder}/text.txt"},
+                    "batch": {"samplesPerStep": 16, "microBatches": 8}, "steps": 10_000_000,
+                    "optimizer": {"kind": "sgd", "learningRate": "0.01"}}
+        manifest = job(NAME, replicas=1, native=True, workers={"min": 1, "max": 4},
+                       spec={"training": training, "checkpoint": {"path": f"{self.folder}/ckpt", "gracePeriodSeconds": 30}})
+        manifest["spec"]["workers"]["template"]["metadata"] = {
+            "annotations": {"e2e.ringmaster.dev/stop-after-ms": str(LEAVING_MS)}}
+        self.rig.apply(manifest)
+        self.wait(lambda: self.full(1) and self.trained() > 0, "one worker trains")
+        speed = self.wait(self.speed, "the adapter serves the speed")
+        print(f"one worker: {speed:.0f} samples per second; steps: {self.trained()}", flush=True)
+
+        # Each worker is to do a third of that.
+        self.autoscale(speed / 3)
+        self.wait(lambda: self.rig.job(NAME)["spec"]["workers"]["replicas"] > 1, "the job is scaled up")
+        self.wait(lambda: self.full(self.rig.job(NAME)["spec"]["workers"]["replicas"]), "all of its workers train")
+        step = self.trained()
+        self.wait(lambda: self.trained() > step, "it goes on")
+        # Far more than they can do.
+        self.autoscale(speed * 50)
+        self.wait(lambda: self.rig.job(NAME)["spec"]["workers"]["replicas"] == 1, "the job is scaled down")
+        self.wait(lambda: self.full(1), "one worker is left")
+        step = self.trained()
+        self.wait(lambda: self.trained() > step, "it goes on")
+        status = self.rig.status(NAME)
+        print(self.cluster.kubectl("events", "--for", f"hpa/{NAME}"), flush=True)
+        self.assertEqual((status["attempt"], status.get("restarts", {}).get("total", 0)), (1, 0))
+        self.assertNotIn("lastFailure", status)
+
+    def autoscale(self, per_worker):
+        """Applies the manifest of the page with another target, and without its patience."""
+        text, count = re.subn(r'averageValue: "\d+"', f'averageValue: "{max(1, round(per_worker))}"', blocks()[1])
+        self.assertEqual(count, 1)
+        text, count = re.subn(r"stabilizationWindowSeconds: \d+", "stabilizationWindowSeconds: 0", text)
+        self.assertEqual(count, 1)
+        self.cluster.apply_text(text)
+
+
+if __name__ == "__main__":
+    unittest.main()
