@@ -75,6 +75,7 @@ class ScalingTests:
         """Starts a job of two workers, each alone on a node that has room for both. Returns its pods."""
         self.rig.apply(workers("filler", 5))
         self.wait(lambda: self.rig.running("filler", 1), "a job runs on a new node")
+        self.wait(lambda: self.nodes() == [self.rig.pods("filler")[0]["spec"]["nodeName"]], "it is the only node")
         self.rig.apply(workers("pair", 3, replicas=2, annotations={"e2e.ringmaster.dev/stop-after-ms": str(LEAVING_MS)}, **options))
         self.wait(lambda: self.rig.running("pair", 2), "one of two workers runs next to it")
         pods = self.rig.pods("pair")
