@@ -138,16 +138,16 @@ TEST_F(KubeBackendDevicesTest, DevicesOfSharedClaimsAreTaken) {
 }
 
 TEST_F(KubeBackendDevicesTest, APoolInTransition) {
-  MakeTemplate("one", 1);
-  const Key key = Submit("job", 16, "one");
-  ASSERT_TRUE(AwaitRoomFor(key, 16)) << FitOf(key).missing;
+  MakeTemplate("two", 2);
+  const Key key = Submit("job", 8, "two");
+  ASSERT_TRUE(AwaitRoomFor(key, 8)) << FitOf(key).missing;
   Json newer = Slice("node-1", 3);
   newer["metadata"]["name"] = SliceName("newer");
   newer["spec"]["pool"] = {{"name", "node-1"}, {"generation", 2}, {"resourceSliceCount", 2}};
   Make(kube::kResourceSlices, "", newer);
-  EXPECT_TRUE(AwaitRoomFor(key, 8)) << "the new generation is not complete";
+  EXPECT_TRUE(AwaitRoomFor(key, 4)) << "the new generation is not complete";
   Delete(kube::kResourceSlices, SliceName("newer"));
-  EXPECT_TRUE(AwaitRoomFor(key, 16));
+  EXPECT_TRUE(AwaitRoomFor(key, 8));
 }
 
 }  // namespace
