@@ -494,7 +494,7 @@ class WithKueue(unittest.TestCase):
         before = {pod["metadata"]["uid"] for pod in self.rig.live("stretches")}
         scale(4)
         self.wait(lambda: sorted(slices().values()) == [2, 4], "a larger slice waits")
-        found = self.cluster.wait(lambda: (one := self.rig.condition("stretches", "Admitted"))["message"] and one, "it says so")
+        found = self.cluster.wait(lambda: (one := self.rig.condition("stretches", "Admitted")).get("message") and one, "it says so")
         print(f"stretches: {found['message']}", flush=True)
         self.assertEqual(found["status"], "True")
         self.assertRegex(found["message"], "runs with 2 of 4 workers, and waits for more.*nvidia.com/gpu")

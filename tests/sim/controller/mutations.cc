@@ -352,6 +352,10 @@ const char* MutationName(Mutation mutation) {
       return "forgets-peers";
     case Mutation::kLeavesStranded:
       return "leaves-stranded";
+    case Mutation::kGrowsUngranted:
+      return "grows-ungranted";
+    case Mutation::kIgnoresDefaultQueue:
+      return "ignores-default-queue";
   }
   return "?";
 }
@@ -489,6 +493,16 @@ Decider Mutate(Mutation mutation) {
       return [](const Observed& o, Time now) {
         const core::Ledger& ledger = o.status.ledger;
         return ledger.suspended && ledger.preemption && !o.job.suspend ? Decision{} : core::Decide(o, now);
+      };
+    case Mutation::kGrowsUngranted:
+      return [](Observed o, Time now) {
+        o.job.granted.reset();
+        return core::Decide(o, now);
+      };
+    case Mutation::kIgnoresDefaultQueue:
+      return [](Observed o, Time now) {
+        if (o.quota && o.quota->defaulted) o.quota.reset();
+        return core::Decide(o, now);
       };
     case Mutation::kNeverGrowsAgain:
       return [](Observed o, Time now) {

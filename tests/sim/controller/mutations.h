@@ -69,8 +69,11 @@ enum class Mutation : int {
   kForgetsDomain,          // pods may use other domains than those of their places
   kForgetsPeers,           // a replacement gets a place in any domain
   kLeavesStranded,         // pods wait for a domain that has no room
+  kGrowsUngranted,         // starts workers before Kueue has admitted the larger slice
+  kIgnoresDefaultQueue,    // starts a job without a label as if its namespace had no queue
 };
 inline constexpr int kMutations = 56;
+inline constexpr int kMutations = 57;
 const char* MutationName(Mutation mutation);
 
 using Decider = std::function<core::Decision(const core::Observed&, Time)>;
