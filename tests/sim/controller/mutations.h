@@ -72,8 +72,8 @@ enum class Mutation : int {
   kGrowsUngranted,         // starts workers before Kueue has admitted the larger slice
   kIgnoresDefaultQueue,    // starts a job without a label as if its namespace had no queue
 };
-inline constexpr int kMutations = 56;
-inline constexpr int kMutations = 57;
+// All but the first, which changes nothing.
+inline constexpr int kMutations = static_cast<int>(Mutation::kIgnoresDefaultQueue);
 const char* MutationName(Mutation mutation);
 
 using Decider = std::function<core::Decision(const core::Observed&, Time)>;
