@@ -40,9 +40,10 @@ SetWorkloadStatus StatusOf(const Workload& w, SetWorkloadStatus::Change change) 
 }
 
 // Appends the next step of removing the Workload: our finalizer holds it until its deletion was requested.
-void Remove(const Workload& w, std::vector<Action>& actions) {
+// `revision`: with which it is removed only; 0: any.
+void Remove(const Workload& w, std::vector<Action>& actions, uint64_t revision = 0) {
   if (!w.deleting)
-    actions.push_back(DeleteWorkload{w.name, w.uid});
+    actions.push_back(DeleteWorkload{w.name, w.uid, revision});
   else if (w.held)
     actions.push_back(ReleaseWorkload{w.name, w.uid});
 }
@@ -238,7 +239,8 @@ bool SettleSlices(const Observed& o, const Workload& live, std::vector<Action>& 
       finish.message = (replaced ? "replaced by " : "the job has the quota of ") + live.name;
       actions.push_back(std::move(finish));
     } else {
-      Remove(w, actions);
+      // Once Kueue has admitted it, it has the quota of all workers: the slice before it is finished.
+      Remove(w, actions, w.revision);
     }
   }
   if (ending || !Grows(o, live)) return ending;

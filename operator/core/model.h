@@ -331,6 +331,7 @@ struct SetWorkloadStatus {
 struct DeleteWorkload {
   std::string name;
   std::string uid;
+  uint64_t revision = 0;  // 0: whatever it is
   bool operator==(const DeleteWorkload&) const = default;
 };
 // Removes our finalizer. A Workload that is gone is not an error.

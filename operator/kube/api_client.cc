@@ -305,7 +305,8 @@ void ApiClient::Patch(const Resource& resource, const std::string& ns, const std
 void ApiClient::Delete(const Resource& resource, const std::string& ns, const std::string& name,
                        const DeleteOptions& options, Done done) {
   Json body = {{"apiVersion", "v1"}, {"kind", "DeleteOptions"}};
-  if (!options.uid.empty()) body["preconditions"] = {{"uid", options.uid}};
+  if (!options.uid.empty()) body["preconditions"]["uid"] = options.uid;
+  if (options.revision > 0) body["preconditions"]["resourceVersion"] = std::to_string(options.revision);
   if (options.grace_seconds >= 0) body["gracePeriodSeconds"] = options.grace_seconds;
   if (!options.propagation.empty()) body["propagationPolicy"] = options.propagation;
   HttpRequest request;

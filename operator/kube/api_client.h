@@ -18,6 +18,7 @@
 // The message is the server's, after a description of the request (`POST pods rm/x-1-0: ...`).
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -43,6 +44,7 @@ struct ListOptions {
 
 struct DeleteOptions {
   std::string uid{};           // precondition
+  uint64_t revision = 0;       // precondition; 0: none
   int64_t grace_seconds = -1;  // -1: the object's grace period
   std::string propagation{};   // Background | Foreground | Orphan; empty: the server's default
 };

@@ -154,6 +154,8 @@ Result<Revision> World::SetWorkloadStatus(const Key& key, const core::SetWorkloa
 Result<Revision> World::DeleteWorkload(const Key& key, const core::DeleteWorkload& action) {
   auto found = FindWorkload(key, action.name, action.uid);
   if (!found.ok()) return found.error();
+  if (action.revision != 0 && (*found)->workload.revision != action.revision)
+    return Error{Code::kConflict, action.name + " has changed"};
   if ((*found)->workload.reserved && !(*found)->workload.finished)
     for (const Observer& observer : observers_)
       if (observer.quota_freed) observer.quota_freed(key, (*found)->owner_uid);

@@ -385,6 +385,7 @@ void KubeBackend::Perform(const Job&, const control::Write& write, const core::D
                           Done done) {
   DeleteOptions options;
   options.uid = action.uid;
+  options.revision = action.revision;
   options.propagation = "Background";
   client_.Delete(kWorkloads, write.key.namespace_, action.name, options,
                  Guard([done = std::move(done)](const Result<Json>& result) {

@@ -140,6 +140,7 @@ TEST(Slices, ARequestFollowsTheSpec) {
   const auto gone = All<DeleteWorkload>(UntilWorkload(o, now));
   ASSERT_EQ(gone.size(), 1U);
   EXPECT_EQ(gone[0].name, "job-next");
+  EXPECT_EQ(gone[0].revision, next.revision) << "Kueue may admit it meanwhile, and finish the one before it";
 }
 
 TEST(Slices, ShrinkInPlaceAndCanGrowAgain) {
