@@ -34,8 +34,8 @@ std::string DeviceRoom::BothOf(const std::string& class_name) {
 }
 
 void DeviceRoom::AddSet(const DeviceClass& of, const std::vector<std::string>& selectors, bool tolerates) {
-  if (!by_contents_.try_emplace({of.name, {selectors, tolerates}}, sets_.size()).second) return;
-  Set& set = sets_.emplace_back();
+  if (!all_->by_contents.try_emplace({of.name, {selectors, tolerates}}, all_->sets.size()).second) return;
+  Set& set = all_->sets.emplace_back();
   set.class_name = of.name;
   set.tolerates = tolerates;
   set.resource = DeviceResource(of.name);
@@ -54,8 +54,8 @@ void DeviceRoom::AddSet(const DeviceClass& of, const std::vector<std::string>& s
 
 const DeviceRoom::Set* DeviceRoom::Find(const std::string& class_name,
                                         const std::vector<std::string>& selectors, bool tolerates) const {
-  const auto found = by_contents_.find({class_name, {selectors, tolerates}});
-  return found == by_contents_.end() ? nullptr : &sets_[found->second];
+  const auto found = all_->by_contents.find({class_name, {selectors, tolerates}});
+  return found == all_->by_contents.end() ? nullptr : &all_->sets[found->second];
 }
 
 DeviceRoom::DeviceRoom(const View& view) : state_(State::kRead) {
@@ -72,6 +72,10 @@ DeviceRoom::DeviceRoom(const View& view) : state_(State::kRead) {
   ReadClaims(view);
 }
 
+DeviceRoom::DeviceRoom(const DeviceRoom& other, const View& view) : state_(State::kRead), all_(other.all_) {
+  ReadClaims(view);
+}
+
 void DeviceRoom::ReadDevices(const View& view) {
   struct Pool {
     int64_t generation = 0;
@@ -85,40 +89,43 @@ void DeviceRoom::ReadDevices(const View& view) {
     if (slice->generation == pool.generation) pool.found += 1;
     if (pool.expected == 0) pool.expected = slice->slices;
   }
-  std::vector<std::vector<int64_t>> both(sets_.size(), std::vector<int64_t>(sets_.size(), 0));
+  std::vector<std::vector<int64_t>> both(all_->sets.size(), std::vector<int64_t>(all_->sets.size(), 0));
   for (const auto& slice : view.slices) {
     const Pool& pool = pools.at({slice->driver, slice->pool});
     if (slice->generation != pool.generation || pool.found < pool.expected) continue;
     for (const Device& device : slice->devices) {
-      Place place{device.node.empty() ? slice->node : device.node, {}};
-      for (size_t i = 0; i < sets_.size(); ++i) {
-        Set& set = sets_[i];
+      const std::string& node = device.node.empty() ? slice->node : device.node;
+      std::vector<size_t> in;
+      for (size_t i = 0; i < all_->sets.size(); ++i) {
+        Set& set = all_->sets[i];
         if (!set.uncounted.empty() || (device.tainted && !set.tolerates)) continue;
         if (!std::all_of(set.selectors.begin(), set.selectors.end(), [&](const DeviceSelector& selector) {
               return selector.Selects(slice->driver, device);
             }))
           continue;
-        if (place.node.empty())
+        if (node.empty())
           set.uncounted =
               fmt::format("device {} of {} belongs to no single node", device.name, slice->driver);
         else if (device.several)
           set.uncounted = fmt::format("several claims may have device {} of {}", device.name, slice->driver);
-        place.sets.push_back(i);
+        in.push_back(i);
       }
-      if (place.sets.empty() || place.node.empty()) continue;
-      for (const size_t i : place.sets) {
-        nodes_[place.node][i] += 1;
-        for (const size_t j : place.sets) both[i][j] += 1;
+      if (in.empty() || node.empty()) continue;
+      const auto at = all_->nodes.try_emplace(node).first;
+      for (const size_t i : in) {
+        at->second[i] += 1;
+        for (const size_t j : in) both[i][j] += 1;
       }
-      places_.insert_or_assign(IdOf(slice->driver, slice->pool, device.name), std::move(place));
+      all_->places.insert_or_assign(IdOf(slice->driver, slice->pool, device.name),
+                                    Place{&at->first, &*all_->kinds.insert(std::move(in)).first});
     }
   }
-  for (size_t i = 0; i < sets_.size(); ++i) {
-    Set& set = sets_[i];
+  for (size_t i = 0; i < all_->sets.size(); ++i) {
+    Set& set = all_->sets[i];
     set.size = both[i][i];
-    if (!set.extended.empty()) extended_.emplace(set.extended, i);
-    for (size_t j = 0; j < sets_.size(); ++j)
-      if (j != i && set.size > 0 && both[i][j] == set.size && sets_[j].uncounted.empty())
+    if (!set.extended.empty()) all_->extended.emplace(set.extended, i);
+    for (size_t j = 0; j < all_->sets.size(); ++j)
+      if (j != i && set.size > 0 && both[i][j] == set.size && all_->sets[j].uncounted.empty())
         set.within.push_back(j);
   }
 }
@@ -129,15 +136,15 @@ void DeviceRoom::ReadClaims(const View& view) {
     Taken* taken = own ? &taken_[claim->pod + "/" + claim->uid] : nullptr;
     if (taken != nullptr) taken->claims += 1;
     for (const DeviceClaim::Allocated& one : claim->devices) {
-      const auto place = places_.find(IdOf(one.driver, one.pool, one.device));
-      if (place == places_.end()) continue;
+      const auto place = all_->places.find(IdOf(one.driver, one.pool, one.device));
+      if (place == all_->places.end()) continue;
       Counts counts;
-      for (const size_t i : place->second.sets) counts[i] = 1;
+      for (const size_t i : *place->second.sets) counts[i] = 1;
       if (taken == nullptr) {
-        for (const auto& [i, count] : counts) elsewhere_[place->second.node][i] += count;
+        for (const auto& [i, count] : counts) elsewhere_[*place->second.node][i] += count;
         continue;
       }
-      taken->node = place->second.node;
+      taken->node = *place->second.node;
       for (const auto& [resource, amount] : ToResources(counts)) taken->amounts[resource] += amount;
     }
   }
@@ -146,7 +153,7 @@ void DeviceRoom::ReadClaims(const View& view) {
 Resources DeviceRoom::ToResources(const Counts& counts) const {
   Resources resources;
   for (const auto& [i, count] : counts) {
-    const Set& set = sets_[i];
+    const Set& set = all_->sets[i];
     if (!set.uncounted.empty()) continue;
     resources[set.resource] = count;
     if (!set.extended.empty()) resources[BothOf(set.class_name)] = count;
@@ -158,7 +165,7 @@ Resources DeviceRoom::ToResources(const Counts& counts) const {
 
 bool DeviceRoom::Extends(const Resources& requests) const {
   return std::any_of(requests.begin(), requests.end(), [this](const auto& request) {
-    return request.second > 0 && (IsDeviceResource(request.first) || extended_.contains(request.first));
+    return request.second > 0 && (IsDeviceResource(request.first) || all_->extended.contains(request.first));
   });
 }
 
@@ -170,8 +177,8 @@ void DeviceRoom::Add(const Set& set, int64_t count, bool asked, PodShape& to) co
   if (asked) add(set.resource, false);
   if (!set.extended.empty()) add(BothOf(set.class_name), true);
   for (const size_t i : set.within) {
-    add(sets_[i].resource, true);
-    if (!sets_[i].extended.empty()) add(BothOf(sets_[i].class_name), true);
+    add(all_->sets[i].resource, true);
+    if (!all_->sets[i].extended.empty()) add(BothOf(all_->sets[i].class_name), true);
   }
 }
 
@@ -205,8 +212,8 @@ PodShape DeviceRoom::Count(const PodShape& shape,
         refuse(*set);
       else if (state_ == State::kRead)
         Note(fmt::format("the cluster has no DeviceClass {}", class_name), counted);
-    } else if (const auto of = extended_.find(name); of != extended_.end()) {
-      const Set& set = sets_[of->second];
+    } else if (const auto of = all_->extended.find(name); of != all_->extended.end()) {
+      const Set& set = all_->sets[of->second];
       if (!set.uncounted.empty()) {
         refuse(set);
         continue;
@@ -285,23 +292,23 @@ Resources DeviceRoom::RequestsOf(const Resources& requests, const PodShape& coun
 
 Resources DeviceRoom::OfNode(const NodeFacts& node) const {
   Resources more;
-  const auto has = nodes_.find(node.name);
+  const auto has = all_->nodes.find(node.name);
   const auto elsewhere = elsewhere_.find(node.name);
-  if (has != nodes_.end()) {
+  if (has != all_->nodes.end()) {
     more = ToResources(has->second);
     if (elsewhere != elsewhere_.end())
       for (const auto& [resource, amount] : ToResources(elsewhere->second))
         more[resource] = std::max<int64_t>(more[resource] - amount, 0);
   }
-  for (const auto& [resource, i] : extended_) {
-    const Set& set = sets_[i];
+  for (const auto& [resource, i] : all_->extended) {
+    const Set& set = all_->sets[i];
     const auto plugin = node.allocatable.find(resource);
     const bool by_plugin = plugin != node.allocatable.end() && plugin->second > 0;
     if (by_plugin) {
       more[BothOf(set.class_name)] = kUnlimited;
     } else if (!set.uncounted.empty()) {
       more[resource] = kUnlimited;
-    } else if (has != nodes_.end()) {
+    } else if (has != all_->nodes.end()) {
       const auto count = has->second.find(i);
       if (count != has->second.end()) more[resource] = count->second;
     }

@@ -26,6 +26,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -95,6 +96,8 @@ class DeviceRoom {
   explicit DeviceRoom(std::string unavailable)
       : state_(State::kUnavailable), reason_(std::move(unavailable)) {}
   explicit DeviceRoom(const View& view);
+  // The devices of `other` with the claims of the view, which differ from its claims only.
+  DeviceRoom(const DeviceRoom& other, const View& view);
 
   // Whether a pod with these requests asks for devices by the name of an extended resource.
   bool Extends(const Resources& requests) const;
@@ -139,6 +142,21 @@ class DeviceRoom {
   };
   using Counts = std::map<size_t, int64_t>;  // by set
 
+  // A device. Its node is a key of `nodes` below.
+  struct Place {
+    const std::string* node = nullptr;
+    const std::vector<size_t>* sets = nullptr;
+  };
+  // What does not depend on claims.
+  struct Inventory {
+    std::vector<Set> sets;
+    std::map<Contents, size_t> by_contents;
+    std::map<std::string, size_t> extended;         // the sets of classes, by the extended resource
+    std::set<std::vector<size_t>> kinds;            // the sets of some device
+    std::unordered_map<std::string, Place> places;  // by DRIVER/POOL/DEVICE
+    std::unordered_map<std::string, Counts> nodes;  // all devices
+  };
+
   static std::string BothOf(const std::string& class_name);
   void AddSet(const DeviceClass& of, const std::vector<std::string>& selectors, bool tolerates);
   const Set* Find(const std::string& class_name, const std::vector<std::string>& selectors = {},
@@ -150,15 +168,8 @@ class DeviceRoom {
 
   State state_ = State::kUnread;
   std::string reason_;
-  std::vector<Set> sets_;
-  std::map<Contents, size_t> by_contents_;
-  std::map<std::string, size_t> extended_;  // the sets of classes, by the extended resource
-  struct Place {
-    std::string node;
-    std::vector<size_t> sets;
-  };
-  std::unordered_map<std::string, Place> places_;  // by DRIVER/POOL/DEVICE
-  std::unordered_map<std::string, Counts> nodes_;  // all devices
+  std::shared_ptr<Inventory> all_ =
+      std::make_shared<Inventory>();  // shared, and not changed after construction
   std::unordered_map<std::string, Counts>
       elsewhere_;                                 // those of claims that belong to no pod of the operator
   std::unordered_map<std::string, Taken> taken_;  // by NAMESPACE/NAME/UID of the pod

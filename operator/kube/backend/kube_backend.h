@@ -359,7 +359,7 @@ class KubeBackend final : public control::Backend {
   // `inventory`: not only a claim.
   void DevicesChanged(bool inventory);
   Time KeepDevices(Time now);
-  core::DeviceRoom ReadDeviceRoom();
+  core::DeviceRoom ReadDeviceRoom(bool inventory);
   void RecountDevices(bool inventory);
   // Records the node, or the pod, in the capacity as the view has it. A null pod is gone.
   void PlaceNode(const NodeRecord& node) RM_REQUIRES(mutex_);
@@ -472,6 +472,7 @@ class KubeBackend final : public control::Backend {
     bool due = false;                    // to be counted again
     bool inventory_due = false;          // not only claims have changed
     Time last_recount = Time::min();
+    Duration pause{};                              // until the next one
     std::set<std::string> extended;                // extended resources that are classes
     std::set<std::string> templates;               // that pods of jobs have named
     std::set<std::string> pods;                    // of jobs, with devices

@@ -7,8 +7,8 @@
 // that has claims, until the process ends. Such pods wait until all four have been listed. When the API is
 // not served, or the operator may not read it, their claims are not counted.
 //
-// After a change, the room is computed from all objects at once, but at most every kRecountEvery. Until then
-// a pod that was placed takes what its templates ask for.
+// After a change, the room is computed from all objects at once, after a pause that keeps this below a
+// twentieth of a core. Until then a pod that was placed takes what its templates ask for.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +21,9 @@
 namespace ringmaster::kube {
 namespace {
 
-constexpr Duration kRecountEvery = seconds(1);
+constexpr Duration kMinPause = seconds(1);
+constexpr Duration kMaxPause = seconds(30);
+constexpr int kPausePerWork = 20;
 constexpr size_t kMaxTemplates = 4096;
 
 std::string SpaceOf(const std::string& name) { return name.substr(0, name.find('/')); }
@@ -143,24 +145,30 @@ Time KubeBackend::KeepDevices(Time now) {
       devices_.last_recount = Time::min();
     }
     recount = devices_.due &&
-              (devices_.last_recount == Time::min() || now >= devices_.last_recount + kRecountEvery);
+              (devices_.last_recount == Time::min() || now >= devices_.last_recount + devices_.pause);
     if (recount) {
       inventory = std::exchange(devices_.inventory_due, false);
       devices_.due = false;
       devices_.last_recount = now;
     }
-    if (devices_.due) next = devices_.last_recount + kRecountEvery;
+    if (devices_.due) next = devices_.last_recount + devices_.pause;
   }
   if (follow) {
     reflectors_.Add(WatchedDevices(kResourceSlices), slices_.In({}));
     Follow(WatchedDevices(kResourceClaims), claims_);
     Follow(WatchedDevices(kClaimTemplates), claim_templates_);
   }
-  if (recount) RecountDevices(inventory);
+  if (recount) {
+    RecountDevices(inventory);
+    MutexLock lock(mutex_);
+    devices_.pause = std::clamp(kPausePerWork * (Now() - now), kMinPause, kMaxPause);
+    if (devices_.due) next = devices_.last_recount + devices_.pause;
+  }
   return next;
 }
 
-core::DeviceRoom KubeBackend::ReadDeviceRoom() {
+core::DeviceRoom KubeBackend::ReadDeviceRoom(bool inventory) {
+  core::DeviceRoom before;
   core::DeviceRoom::View view;
   std::vector<std::string> templates;
   {
@@ -168,24 +176,26 @@ core::DeviceRoom KubeBackend::ReadDeviceRoom() {
     const auto& [read, why_not] = devices_.state;
     if (!why_not.empty()) return core::DeviceRoom(why_not);
     if (!read) return {};
+    if (!inventory) before = devices_.room;
     templates.assign(devices_.templates.begin(), devices_.templates.end());
     if (devices_.templates.size() > kMaxTemplates)
       devices_.templates.clear();  // waiting jobs name theirs again
   }
-  view.slices = slices_.All();
-  view.classes = device_classes_.All();
   view.claims = claims_.All();
-  for (const std::string& name : templates)
-    if (auto known = claim_templates_.Get(name)) view.templates.push_back(std::move(known));
   view.is_own = [this](const std::string& name, const std::string& uid) {
     const auto pod = pods_.Get(name);
     return pod && pod->own && !pod->ended && pod->uid() == uid;
   };
+  if (!inventory) return {before, view};
+  view.slices = slices_.All();
+  view.classes = device_classes_.All();
+  for (const std::string& name : templates)
+    if (auto known = claim_templates_.Get(name)) view.templates.push_back(std::move(known));
   return core::DeviceRoom(view);
 }
 
 void KubeBackend::RecountDevices(bool inventory) {
-  core::DeviceRoom room = ReadDeviceRoom();
+  core::DeviceRoom room = ReadDeviceRoom(inventory);
   std::vector<std::pair<std::string, core::Resources>> nodes;
   for (const auto& node : nodes_.All()) nodes.emplace_back(node->facts.name, room.OfNode(node->facts));
   std::vector<std::string> pods;

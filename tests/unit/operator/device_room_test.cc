@@ -47,7 +47,8 @@ struct Objects {
   std::vector<DeviceClaim> claims;
   std::set<std::string> own;  // NAMESPACE/NAME of pods
 
-  DeviceRoom Room() const {
+  DeviceRoom Room() const { return DeviceRoom(View()); }
+  DeviceRoom::View View() const {
     DeviceRoom::View view;
     for (const auto& one : slices) view.slices.push_back(std::make_shared<const DeviceSlice>(one));
     for (const auto& one : classes) view.classes.push_back(std::make_shared<const DeviceClass>(one));
@@ -56,7 +57,7 @@ struct Objects {
     view.is_own = [this](const std::string& pod, const std::string& uid) {
       return uid == "u" && own.contains(pod);
     };
-    return DeviceRoom(view);
+    return view;
   }
 };
 
@@ -346,6 +347,14 @@ TEST(DeviceRoom, PodsWhoseDevicesChanged) {
   EXPECT_EQ(after.PodsWithOtherDevices(between), std::vector<std::string>{"ml/a-1"});
   EXPECT_EQ(before.PodsWithOtherDevices(after), (std::vector<std::string>{"ml/a-0", "ml/a-1"}));
   EXPECT_TRUE(after.PodsWithOtherDevices(after).empty());
+  // The same from the devices that are known already.
+  const DeviceRoom quick(before, objects.View());
+  EXPECT_TRUE(quick.PodsWithOtherDevices(after).empty());
+  EXPECT_EQ(quick.OfNode(NodeOf("n0")), after.OfNode(NodeOf("n0")));
+  objects.own.clear();
+  const DeviceRoom foreign(quick, objects.View());
+  EXPECT_EQ(foreign.OfNode(NodeOf("n0")), objects.Room().OfNode(NodeOf("n0")));
+  EXPECT_NE(foreign.OfNode(NodeOf("n0")), after.OfNode(NodeOf("n0")));
 }
 
 }  // namespace
