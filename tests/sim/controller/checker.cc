@@ -375,15 +375,6 @@ bool Checker::Stray(const JobTruth& job) const {
   return world_.deposed() || (other && scheduler_.now() - job.status_at < kOtherLeaderLag);
 }
 
-// Another Workload may get the quota from now on.
-void Checker::CheckQuotaFreed(const Key& key, const std::string& job_uid) {
-  const JobTruth* job = world_.Find(key);
-  if (job == nullptr || job->job.uid != job_uid || Stray(*job)) return;
-  if (job->status.ended() || job->job.deleted) return;
-  for (const auto& [name, p] : job->pods)
-    Require(strays_.contains(p.pod.uid), "I23", "the quota is given up while there is " + name);
-}
-
 // Whether the job started or resumed while the LocalQueue `default` existed, as the operator could see.
 bool Checker::StartsWithDefaultQueue(const JobTruth& job) const {
   if (!world_.default_queue() || clocks_are_wrong_) return false;
@@ -478,20 +469,6 @@ void Checker::OnDecision(const core::Observed& o, const core::Decision& decision
       creations_[o.job.uid + "/" + create->name] = scheduler_.now();
 }
 
-// Returns how many workers may exist; 0: Kueue has admitted none.
-int32_t Checker::WorkersAdmitted(const core::Quota& quota) {
-  int32_t most = 0;
-  for (const core::Workload& w : quota.workloads) {
-    if (!w.reserved || w.evicted || w.finished || w.deleting) continue;
-    if (w.admitted) most = std::max(most, core::WorkersGranted(w));
-    // While its checks are pending, the quota of the slice that it replaces counts.
-    for (const core::Workload& old : quota.workloads)
-      if (!w.admitted && old.name == w.replaces && old.admitted)
-        most = std::max(most, std::min(core::WorkersGranted(w), core::WorkersGranted(old)));
-  }
-  return most;
-}
-
 // Checks the decision against the controller's knowledge at that time.
 void Checker::CheckGangDecision(const core::Observed& o, const core::Decision& decision, Time now) {
   const core::Ledger& ledger = o.status.ledger;
@@ -514,12 +491,7 @@ void Checker::CheckGangDecision(const core::Observed& o, const core::Decision& d
       Require(!core::ReservesRoom(o) ||
                   std::binary_search(o.fit.reserved.begin(), o.fit.reserved.end(), create->rank),
               "I11", create->name + " is created without a reserved place");
-      const int32_t granted = o.quota ? WorkersAdmitted(*o.quota) : 0;
-      Require(!o.quota || o.quota->queue.empty() || granted > 0, "I22",
-              create->name + " is created without an admission");
-      const auto place = core::RolePlaceOf(create->rank);
-      Require(granted == 0 || !place || !place->role.empty() || place->index < granted, "I22",
-              fmt::format("{} is created, and {} workers are admitted", create->name, granted));
+      CheckAdmitted(o, *create);
       for (const core::ExcludedNode& node : ledger.excluded)
         Require(node.until <= now || Holds(create->excluded_nodes, node.name), "I14",
                 create->name + " may go to the excluded " + node.name);

@@ -76,6 +76,7 @@ class Checker {
   bool Stray(const JobTruth& job) const;
   bool StartsWithDefaultQueue(const JobTruth& job) const;
   static int32_t WorkersAdmitted(const core::Quota& quota);
+  void CheckAdmitted(const core::Observed& o, const core::CreatePod& create);
   void CheckCreated(const control::Key& key, const JobTruth& job, const core::Pod& pod);
   void CheckQuotaFreed(const control::Key& key, const std::string& job_uid);
   void CheckRemoved(const JobTruth& job, const Shadow& shadow, const core::Pod& pod);
