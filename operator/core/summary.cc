@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "operator/core/decide.h"
 #include "operator/core/decide_steps.h"
 #include "operator/core/kueue_decide.h"
 #include "rendezvous/transport_name.h"

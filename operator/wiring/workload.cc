@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "api/launch.h"
 #include "base/hash.h"
 #include "operator/core/model.h"
 #include "operator/wiring/names.h"

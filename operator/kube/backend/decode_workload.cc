@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/json.h"
-#include "operator/core/model.h"
 #include "operator/wiring/names.h"
 #include "operator/wiring/workload.h"
 

@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "operator/core/kueue_workload.h"
+#include "operator/core/model.h"
 #include "operator/kube/watch/meta.h"
 #include "operator/wiring/wiring.h"
 

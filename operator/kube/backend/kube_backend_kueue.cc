@@ -12,6 +12,7 @@
 #include "operator/kube/backend/decode_workload.h"
 #include "operator/kube/backend/kube_backend.h"
 #include "operator/kube/backend/resources.h"
+#include "operator/wiring/names.h"
 #include "operator/wiring/workload.h"
 
 namespace ringmaster::kube {
