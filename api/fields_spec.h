@@ -180,7 +180,8 @@ struct Table<Scheduling> {
       F("timeoutSeconds", &Scheduling::timeoutSeconds,
         {.min = 1, .max = kYearSeconds, .change = Change::kAnytime},
         "How long the gang may wait for capacity before the operator withdraws it temporarily."),
-      F("autoscaler", &Scheduling::autoscaler, {}, "Whether an autoscaler adds nodes for waiting workers: they are created before there is room."),
+      F("autoscaler", &Scheduling::autoscaler, {},
+        "Whether an autoscaler adds nodes for waiting workers: they are created before there is room."),
       F("preempt", &Scheduling::preempt, {.change = Change::kAnytime},
         "Whether jobs of lower priority make room for this one while it waits at the gate: elastic jobs "
         "shrink "
