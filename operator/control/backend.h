@@ -69,7 +69,8 @@ class View {
 //  - MakeWorkload with a name, AdoptWorkload, ResizeWorkload, SetWorkloadStatus: the Workload of this name
 //    exists, otherwise kNotFound, and has this uid and revision, otherwise kConflict. Without a name: it does
 //    not exist, otherwise kAlreadyExists;
-//  - DeleteWorkload, ReleaseWorkload: as DeletePod and UntrackPod; DeleteWorkload with a revision: it has that
+//  - DeleteWorkload, ReleaseWorkload: as DeletePod and UntrackPod; DeleteWorkload with a revision: it has
+//  that
 //    one, otherwise kConflict.
 // PrepareGang only needs the job. It creates its objects in any order; after an error some may exist.
 //
