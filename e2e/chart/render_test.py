@@ -126,8 +126,8 @@ class Render(unittest.TestCase):
                   if "rules" in o and o["metadata"]["name"].startswith("ringmaster-operator")]
         cluster_wide = rules(next(o for o in spread if o["kind"] == "ClusterRole")["rules"])
         self.assertEqual({resource for _, resource, _, _ in cluster_wide},
-                         {"nodes", "namespaces", "priorityclasses", "leases", "resourceflavors", "resourceslices",
-                          "deviceclasses", "tokenreviews", "subjectaccessreviews"})
+                         {"nodes", "namespaces", "priorityclasses", "leases", "resourceflavors", "workloadpriorityclasses",
+                          "resourceslices", "deviceclasses", "tokenreviews", "subjectaccessreviews"})
         for namespace in ("team-a", "team-b"):
             role = next(o for o in spread if o["metadata"].get("namespace") == namespace)
             self.assertEqual(rules(role["rules"]) | cluster_wide, wanted["ClusterRole"], namespace)
