@@ -30,8 +30,9 @@ namespace ringmaster::core {
 // that block each other do not meet again and again. A gang without pods holds nothing and is not withdrawn.
 //
 // An autoscaler adds nodes for pods that the scheduler has refused, for as long as they wait, and may need
-// more time than the limit. Such pods hold nothing either, so they stay; and while nodes come, the limit
-// starts again with each pod that gets one.
+// more time than the limit. Such pods hold nothing either, so they stay for a multiple of the limit; and
+// while nodes come, the limit starts again with each pod that gets one. They do not stay for ever, since pods
+// may exclude nodes that are good again.
 
 bool ReservesRoom(const Observed& o) { return o.provider == GangProvider::kGate && !o.job.autoscaler; }
 
@@ -311,7 +312,11 @@ std::optional<Decision> CheckPlacement(const Observed& o, Time now, Requeue& req
   const Placement p = PlacementOf(o, o.status.ledger);
   if (p.bound >= p.needed) return std::nullopt;  // it runs with the nodes that it has
   if (p.exist == 0) return std::nullopt;         // it holds nothing
-  if (AwaitsNewNodes(o, p, now)) return std::nullopt;
+  if (const Time patience = *limit + (kLimitsForNewNodes - 1) * o.job.gang_timeout;
+      AwaitsNewNodes(o, p, now) && now < patience) {
+    requeue.By(patience);
+    return std::nullopt;
+  }
   const Time last_chance = *limit + o.job.gang_timeout;
   const bool hopeful = p.bound + p.coming + RoomForGated(o, p) >= p.needed && Ignored(p, now) == nullptr;
   if (hopeful && now < last_chance) {

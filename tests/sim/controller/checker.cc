@@ -459,7 +459,9 @@ void Checker::CheckGangDecision(const core::Observed& o, const core::Decision& d
           decision.actions.empty() ? nullptr : std::get_if<core::SetStatus>(&decision.actions.front())) {
     CheckSuspects(o, set->status.ledger, now);
     const auto holds = [&, asks = o.job.autoscaler && o.job.TopologyKey().empty()](const core::Pod& pod) {
-      return pod.attempt == ledger.attempt && (!asks || pod.waiting_reason != core::kUnschedulable);
+      return pod.attempt == ledger.attempt &&
+             (!asks || pod.waiting_reason != core::kUnschedulable ||
+              now - pod.created >= core::kLimitsForNewNodes * o.job.gang_timeout);
     };
     Require(set->status.ledger.withdrawals <= ledger.withdrawals ||
                 std::any_of(o.pods.begin(), o.pods.end(), holds),

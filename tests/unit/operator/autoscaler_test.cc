@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Gangs that wait for nodes which an autoscaler may add.
+#include <gtest/gtest.h>
+
+#include "operator/core/decide_steps.h"
+#include "tests/unit/operator/worlds.h"
+
+namespace ringmaster::core {
+namespace {
+
+// Returns a gang whose pods were created for an autoscaler and have been refused by the scheduler.
+Observed AutoscaledWorld(int32_t size) {
+  Observed o = NewWorld(size);
+  o.job.in_place = false;
+  o.job.autoscaler = true;
+  o.provider = GangProvider::kGate;
+  o.fit = {0, "nothing is there"};
+  for (int i = 0; i < 2; ++i) Obey(o, Decide(o, kT0), kT0);
+  for (const CreatePod& create : All<CreatePod>(Decide(o, kT0))) EXPECT_FALSE(create.gated);
+  Obey(o, Decide(o, kT0), kT0);
+  for (Pod& pod : o.pods) {
+    pod.phase = PodPhase::kPending;
+    pod.node.clear();
+    pod.waiting_reason = kUnschedulable;
+  }
+  EXPECT_EQ(o.pods.size(), static_cast<size_t>(size));
+  return o;
+}
+
+void GiveNode(Pod& pod, Time now) {
+  pod.node = "new-node";
+  pod.waiting_reason.clear();
+  pod.phase = PodPhase::kRunning;
+  pod.placed = pod.started = now;
+}
+
+// The pods hold nothing, and without them the autoscaler would add none.
+TEST(Gang, WaitsForTheNodesOfAnAutoscaler) {
+  Observed o = AutoscaledWorld(2);
+  const std::vector<Pod> pods = o.pods;
+  for (Time now = kT0; now < kT0 + 11 * o.job.gang_timeout; now += o.job.gang_timeout / 2) Settle(o, now);
+  EXPECT_EQ(o.status.ledger.withdrawals, 0);
+  EXPECT_EQ(o.status.ledger.attempt, 1);
+  EXPECT_EQ(o.pods, pods);
+  EXPECT_EQ(o.status.display.Of(ConditionType::kScheduled).reason, Reason::kUnschedulable);
+  const Time late = kT0 + 11 * o.job.gang_timeout;
+  for (Pod& pod : o.pods) GiveNode(pod, late);
+  Settle(o, late);
+  EXPECT_TRUE(o.status.ledger.placed);
+  EXPECT_EQ(o.status.ledger.attempt, 1);
+}
+
+// They may exclude nodes that are good again, which nothing shows.
+TEST(Gang, WithAnAutoscalerIsCreatedAgainAfterALongTime) {
+  Observed o = AutoscaledWorld(2);
+  const Time late = kT0 + kLimitsForNewNodes * o.job.gang_timeout;
+  EXPECT_EQ(Settle(o, late - seconds(1)).requeue_at, late);
+  Settle(o, late);
+  EXPECT_EQ(o.status.ledger.withdrawals, 1);
+}
+
+TEST(Gang, WithAnAutoscalerTheLimitStartsAgainWithEachNode) {
+  Observed o = AutoscaledWorld(3);
+  const Time first = kT0 + 3 * o.job.gang_timeout;
+  Settle(o, first);
+  GiveNode(o.pods[0], first);
+  Settle(o, first + o.job.gang_timeout / 2);
+  const Time second = first + o.job.gang_timeout - seconds(1);
+  GiveNode(o.pods[1], second);
+  Settle(o, second + o.job.gang_timeout - seconds(1));
+  EXPECT_EQ(o.status.ledger.withdrawals, 0);
+  // It holds two nodes, and no more come.
+  Settle(o, second + o.job.gang_timeout);
+  EXPECT_EQ(o.status.ledger.withdrawals, 1);
+}
+
+TEST(Gang, WithAnAutoscalerATopologyOrAnotherSchedulerIsChosenAgain) {
+  Observed pinned = AutoscaledWorld(2);
+  pinned.job.topology_required = "rack";
+  Settle(pinned, kT0 + pinned.job.gang_timeout);
+  EXPECT_EQ(pinned.status.ledger.withdrawals, 1);
+  Observed ignored = AutoscaledWorld(2);
+  ignored.provider = GangProvider::kScheduler;
+  for (Pod& pod : ignored.pods) {
+    pod.waiting_reason.clear();
+    pod.awaits_scheduler = "volcano";
+  }
+  Settle(ignored, kT0 + ignored.job.gang_timeout);
+  EXPECT_EQ(ignored.status.ledger.withdrawals, 1);
+}
+
+}  // namespace
+}  // namespace ringmaster::core
