@@ -27,7 +27,7 @@ class Blocks(unittest.TestCase):
         checked = 0
         for page in PAGES:
             for block in blocks(page):
-                if "kind: TrainingJob" not in block.text or not block.text.startswith("apiVersion:"):
+                if "\nkind: TrainingJob\n" not in block.text or not block.text.startswith("apiVersion:"):
                     continue
                 with self.subTest(page=page), tempfile.NamedTemporaryFile("w", suffix=".yaml") as manifest:
                     manifest.write(block.text)
