@@ -138,8 +138,9 @@ class ProgramCoordinator final : public JobCoordinator {
   bool Succeeded(const Peer& peer) const;
   // Whether the program of this rank has ended, in its newest life.
   bool EndedInCurrent(const Peer& peer) const;
+  // Whether the end of this member is that of the job.
+  bool Decides(const Member& member) const;
   // Whether the members that decide about success have all ended with exit code 0.
-  bool Decides(const Member& member) const;  // whether its end is that of the job
   bool Decided() const;
   // What contradicts the success of a launcher (P8); empty: nothing.
   std::string MissingRanks() const;

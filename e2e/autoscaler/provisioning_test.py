@@ -79,7 +79,7 @@ class Provisioning(unittest.TestCase):
         """Nothing is created, and the job says what it waits for."""
         self.queued("wide", replicas=MAX_NODES + 1)
         self.wait(lambda: [one for one in self.cluster.get("provisioningrequests") if one["metadata"]["name"].startswith("wide")],
-                  "a ProvisioningRequest is made")
+                  "a ProvisioningRequest is created")
         found = self.wait(lambda: "check nodes" in self.rig.condition("wide", "Admitted")["message"] and
                           self.rig.condition("wide", "Admitted"), "the job says which check it waits for", 90)
         print(f"wide: {found['reason']}: {found['message']}", flush=True)

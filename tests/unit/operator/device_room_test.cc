@@ -309,7 +309,8 @@ TEST(DeviceRoom, ResourcesThatAreDevices) {
   NodeFacts plugin = NodeOf("plugin");
   plugin.allocatable["example.com/gpu"] = 4;
   for (const auto& [resource, amount] : room.OfNode(plugin)) plugin.allocatable[resource] = amount;
-  EXPECT_EQ(plugin.allocatable["example.com/gpu"], 4) << "where a device plugin offers it, no claim is made";
+  EXPECT_EQ(plugin.allocatable["example.com/gpu"], 4)
+      << "where a device plugin offers it, no claim is created";
   capacity.SetNode(plugin);
   const auto named = [&](const char* resource, int64_t amount) {
     PodShape shape;

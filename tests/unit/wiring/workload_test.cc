@@ -62,7 +62,7 @@ TEST(Workload, HasWhatKueueCounts) {
   EXPECT_FALSE(pod["containers"][0].contains("env")) << "nothing that may be secret or change";
 }
 
-// A PodTemplate of such a container must be valid: ProvisioningRequests are made of these.
+// A PodTemplate of such a container must be valid: ProvisioningRequests use these.
 TEST(Workload, EveryContainerHasAnImage) {
   for (const char* name : {"plain", "pytorch", "pytorch-library"}) {
     const api::TrainingJob job = LoadCase(name).job;
