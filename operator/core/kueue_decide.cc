@@ -69,7 +69,7 @@ bool HeldByQuota(const Observed& o) {
   if (o.quota->api != Quota::Api::kRead) return !started;
   const Workload* w = LiveWorkload(o);
   if (w == nullptr || w->deleting || w->evicted || !Suffices(o.job, *w)) return true;
-  if (!w->admitted && !(started && ReplacesInAdvance(*w))) return true;
+  if (!w->admitted && !(started && ReplacedInAdvance(*o.quota, *w) != nullptr)) return true;
   return !started && !w->missing_flavor.empty();
 }
 

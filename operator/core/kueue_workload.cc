@@ -75,7 +75,13 @@ const Workload* LiveWorkload(const Observed& o) {
   return live;
 }
 
-bool ReplacesInAdvance(const Workload& w) { return w.reserved && !w.admitted && !w.replaces.empty(); }
+const Workload* ReplacedInAdvance(const Quota& quota, const Workload& workload) {
+  if (!workload.reserved || workload.admitted || workload.replaces.empty()) return nullptr;
+  // One that was queued again still names the slice that it once replaced.
+  for (const Workload& w : quota.workloads)
+    if (w.name == workload.replaces && w.admitted) return &w;
+  return nullptr;
+}
 
 int32_t WorkersGranted(const Workload& workload) {
   int32_t workers = 0;
@@ -97,11 +103,8 @@ void LimitToQuota(Observed& o) {
   const Workload* workload = LiveWorkload(o);
   if (workload != nullptr && workload->reserved) {
     o.job.granted = WorkersGranted(*workload);
-    if (!ReplacesInAdvance(*workload)) return;
-    int32_t before = o.job.min;
-    for (const Workload& w : o.quota->workloads)
-      if (w.name == workload->replaces) before = WorkersGranted(w);
-    o.job.granted = std::min(*o.job.granted, before);
+    if (const Workload* before = ReplacedInAdvance(*o.quota, *workload))
+      o.job.granted = std::min(*o.job.granted, WorkersGranted(*before));
   } else if (o.quota && o.quota->api != Quota::Api::kRead && o.status.ledger.gang_size > 0) {
     o.job.granted = o.status.ledger.gang_size;  // of the attempt that runs
   }

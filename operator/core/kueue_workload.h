@@ -110,9 +110,9 @@ std::vector<PodSet> PodSetsOf(const Job& job);
 bool DecidesBefore(const Workload& a, const Workload& b);
 // Returns the Workload that decides about the job, of those that are not finished. nullptr: none.
 const Workload* LiveWorkload(const Observed& observed);
-// Whether the job may run with the quota of the slice that this one replaces: this one has all of the job's
-// quota, and its admission checks are pending.
-bool ReplacesInAdvance(const Workload& workload);
+// Returns the slice with whose quota the job may run while `workload`, which replaces it, has all of the
+// job's quota and pending admission checks. nullptr: none.
+const Workload* ReplacedInAdvance(const Quota& quota, const Workload& workload);
 // Returns for how many workers the Workload has quota. REQUIRES: it is reserved.
 int32_t WorkersGranted(const Workload& workload);
 // Chooses the queue of a job without a label. One with a Workload stays in the queue of that: the Workload is

@@ -447,9 +447,11 @@ void Checker::CheckGangDecision(const core::Observed& o, const core::Decision& d
                 o.job.autoscaler,
             "I11", fmt::format("{} of {} pods are released", release->pods.size(), ledger.gang_size));
   }
+  // A pod that has ended was not refused. What its end means for the gang may take the next report of its
+  // node.
   const auto free = std::count_if(o.pods.begin(), o.pods.end(), [&](const core::Pod& pod) {
-    return pod.attempt == ledger.attempt && o.job.HasRank(ledger.gang_size, pod.rank) && pod.alive() &&
-           !pod.deleting() && !pod.gated;
+    return pod.attempt == ledger.attempt && o.job.HasRank(ledger.gang_size, pod.rank) && !pod.deleting() &&
+           !pod.gated;
   });
   Require(!runs || !decision.actions.empty() || !core::ReservesRoom(o) || !o.refusal || ledger.ready_since ||
               o.job.in_place || !ledger.succeeded.empty() || free == 0 ||

@@ -174,5 +174,16 @@ TEST(Slices, AnEvictionStopsTheJobAsAWhole) {
   EXPECT_EQ(All<DeleteWorkload>(decision)[0].name, "job-next");
 }
 
+// It still names the slice that it replaced before it was evicted.
+TEST(Slices, OneThatWasQueuedAgainStopsTheJobUntilItIsAdmitted) {
+  Observed o = SlicedWorld(2, 4);
+  Workload next = Larger(o);
+  next.reserved = true;
+  next.grants = {{kWorkerSet, 3}};
+  Enqueue(o, {next});
+  EXPECT_TRUE(HeldByQuota(o));
+  EXPECT_TRUE(Written(Decide(o, kT0)).stop_since);
+}
+
 }  // namespace
 }  // namespace ringmaster::core
