@@ -44,7 +44,8 @@ Decision DecideAccepted(const Observed& o, Time now) {
   if (auto decision = CheckEnd(o, now, requeue)) return *std::move(decision);
   const bool held = HeldByQuota(o);
   const bool begun = ledger.attempt > 0 && !NotBegun(ledger);
-  if (held && !o.job.suspend && !begun && !ledger.suspended && o.pods.empty()) return AwaitQuota(o, now);
+  if (held && !o.job.suspend && !begun && !ledger.suspended && o.pods.empty())
+    return AwaitQuota(o, now, requeue);
   if (auto decision = CheckPreemption(o, now)) return *std::move(decision);
   if (o.job.suspend || held || ledger.stop_since || ledger.suspended) return Suspend(o, now, requeue);
   if (ledger.attempt == 0) return Accept(o, now);

@@ -226,9 +226,8 @@ Decision Resume(const Observed& o, Time now) {
   return WriteLedger(o, std::move(next), now, "resumed", {{false, "Resumed", "starting the workers again"}});
 }
 
-Decision StaySuspended(const Observed& o, Time now) {
+Decision StaySuspended(const Observed& o, Time now, Requeue& requeue) {
   Decision decision;
-  Requeue requeue;
   for (const Pod& pod : o.pods) RemovePod(o.job, pod, Duration{0}, now, decision.actions, requeue);
   decision.reason = "suspended";
   if (o.pods.empty()) SettleWorkload(o, now, decision.actions, requeue);
@@ -269,7 +268,7 @@ Decision Suspend(const Observed& o, Time now, Requeue& requeue) {
   const Ledger& ledger = o.status.ledger;
   if (ledger.suspended) {
     if (!o.job.suspend && !HeldByQuota(o) && o.pods.empty()) return Resume(o, now);
-    return StaySuspended(o, now);
+    return StaySuspended(o, now, requeue);
   }
   if (!ledger.stop_since) {
     if (ledger.attempt == 0 || NotBegun(ledger)) return MarkSuspended(o, now);

@@ -485,6 +485,16 @@ Decision Converge(const Observed& o, Time now, Requeue& requeue) {
                       fmt::format("from {} to {} workers: this framework restarts to change its size",
                                   ledger.gang_size, target));
 
+  // Two leaders at the same time may choose different sizes for the first attempt. Its pods would not fit
+  // together.
+  if (const int32_t size = target + o.job.RolePods();
+      !o.job.in_place && o.prepared && o.prepared->attempt == ledger.attempt && o.prepared->size != size &&
+      std::any_of(o.pods.begin(), o.pods.end(),
+                  [&](const Pod& pod) { return pod.attempt == ledger.attempt; }))
+    return NewAttempt(
+        o, now, "prepared for another size",
+        fmt::format("the gang has {} pods, and another leader created some of {}", size, o.prepared->size));
+
   Decision decision;
   decision.reason = "converging";
   bool draining = !o.strays.empty();  // they have the names of this job's pods

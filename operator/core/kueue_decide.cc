@@ -146,9 +146,8 @@ Decision WatchRemote(const Observed& o, Time now) {
   return decision;
 }
 
-Decision AwaitQuota(const Observed& o, Time now) {
+Decision AwaitQuota(const Observed& o, Time now, Requeue& requeue) {
   Decision decision;
-  Requeue requeue;
   decision.reason = "waiting for quota";
   if (!SettleWorkload(o, now, decision.actions, requeue)) Refresh(o, o.status.ledger, now, decision, requeue);
   decision.requeue_at = requeue.at();

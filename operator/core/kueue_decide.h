@@ -33,7 +33,7 @@ Decision WatchRemote(const Observed& observed, Time now);
 
 // Writes down what is missing before the job can start, and asks Kueue for it. REQUIRES: the job has no pods
 // and none of this process's requests creates one.
-Decision AwaitQuota(const Observed& observed, Time now);
+Decision AwaitQuota(const Observed& observed, Time now, Requeue& requeue);
 
 // Appends what the Workload of a job without pods needs: to be created, updated, cleared or deleted. Returns
 // true if that takes an action.

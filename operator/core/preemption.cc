@@ -180,7 +180,8 @@ RoomHolder HolderOf(std::string key, const std::string& prefix, const Job& job, 
   // Those of an elastic job above its minimum wait in the queue.
   const size_t needed = static_cast<size_t>(holder.least + job.RolePods());
   const size_t present = holder.staying.size() + ledger.succeeded.size();
-  if (runs && present < needed) holder.lost = static_cast<int32_t>(needed - present);
+  if (present < needed) holder.missing = static_cast<int32_t>(needed - present);
+  if (runs) holder.lost = holder.missing;
   std::sort(holder.staying.begin(), holder.staying.end(),
             [](const RoomHolder::Place& a, const RoomHolder::Place& b) { return a.rank < b.rank; });
   return holder;
@@ -195,7 +196,13 @@ bool MayWaitForVictims(const Job& job, const Status& status) {
 PreemptionPlan PlanPreemption(Capacity& capacity, const std::string& head, const RoomQueue::Wait& wait,
                               std::vector<RoomHolder> holders) {
   PreemptionPlan plan;
-  if (wait.preempts) plan = Planner(capacity, wait, holders).Plan();
+  int32_t asks = 0;
+  for (const RoomQueue::Need& need : wait.Needs()) asks += need.pods;
+  // A pod of the head may have ended since it asked. It asks for more at once.
+  const bool outdated = std::any_of(holders.begin(), holders.end(), [&](const RoomHolder& holder) {
+    return holder.job == head && holder.missing > asks;
+  });
+  if (wait.preempts && !outdated) plan = Planner(capacity, wait, holders).Plan();
   const auto name = [&](const std::string& job, int32_t had, int32_t workers) {
     plan.text += plan.text.empty() ? "" : ", ";
     plan.text +=

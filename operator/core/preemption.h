@@ -9,6 +9,8 @@
 // those of the highest priority first: no job gives up a worker without which the head fits, too. When not
 // even all jobs of lower priority have enough room, none is preempted.
 //
+// A head of which more pods are missing than it asked room for is asked again first.
+//
 // Room that becomes free soon, as pods end, counts as free, so a plan that is made again while its victims
 // end asks for nothing more. Room that a running job needs to replace lost pods does not count, unless that
 // job may be preempted itself.
@@ -41,7 +43,8 @@ struct RoomHolder {
   int32_t least = 0;                      // to which it can shrink; as many as `workers`: it cannot
   std::vector<Place> staying{};           // in rank order
   std::vector<std::string> leaving{};     // these pods end soon in any case
-  int32_t lost = 0;                       // pods that it had and needs: it replaces them at once
+  int32_t missing = 0;                    // pods without which it cannot run
+  int32_t lost = 0;                       // those of them that it had: it replaces them at once
   int32_t wanted = 0;                     // workers, while it is not preempted
   std::optional<Preemption> preempted{};  // as its ledger says
 };

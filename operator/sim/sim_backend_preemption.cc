@@ -59,6 +59,7 @@ void SimBackend::PlanPreemptions() const {
     if (options_.preempts_in_vain) {
       const core::Capacity::WithoutClaim lifted(capacity_);
       asked.pods = std::min(asked.pods, capacity_.RoomFor(asked.shape, asked.pods) + 1);
+      for (core::RoomHolder& holder : holders) holder.missing = 0;
     }
     plan = core::PlanPreemption(capacity_, head, asked, std::move(holders));
     capacity_.SetLeaving({plan.leaving.begin(), plan.leaving.end()});

@@ -215,8 +215,8 @@ void Checker::CheckCounters(const core::Ledger& before, const core::Ledger& afte
 }
 
 // Measures the room in the true state. A lagging view only underestimates the room that pods leave. Changes
-// of nodes are excused for a while, and so is a leader that does not know what its predecessor was still
-// doing.
+// of nodes are excused for a while, and so are a leader that does not know what its predecessor was still
+// doing, and pods whose job was deleted before the view showed them: their places went with it.
 void Checker::CheckRoom(const std::string& what, const std::set<std::string>& uids) {
   if (world_.deposed() || world_.provider() != core::GangProvider::kGate) return;
   for (const auto& [other, job] : world_.jobs())
@@ -229,7 +229,8 @@ void Checker::CheckRoom(const std::string& what, const std::set<std::string>& ui
   std::vector<const sim::PodTruth*> coming;
   for (const auto& [other, job] : world_.jobs()) {
     for (const auto& [name, p] : job.strays)
-      if (const auto node = free.find(p.pod.node); node != free.end() && p.pod.alive() && !p.orphaned)
+      if (const auto node = free.find(p.pod.node);
+          node != free.end() && p.pod.alive() && !p.orphaned && now - p.pod.created >= kNodeLag)
         node->second -= 1;
     for (const auto& [name, p] : job.pods) {
       if (!p.pod.alive()) continue;
@@ -406,9 +407,11 @@ void Checker::CheckGangDecision(const core::Observed& o, const core::Decision& d
                     ledger.outcome == core::Outcome::kNone;
   const bool writes =
       !decision.actions.empty() && std::holds_alternative<core::SetStatus>(decision.actions.front());
+  // The pods of an earlier job are let go before anything else.
   for (const core::Suspect& suspect : ledger.suspects)
-    Require(!runs || writes || !o.not_ready_nodes || !Holds(*o.not_ready_nodes, suspect.node), "I16",
-            suspect.pod + " is not resolved, although its node is known to be lost");
+    Require(!runs || writes || !o.strays.empty() || !o.not_ready_nodes ||
+                !Holds(*o.not_ready_nodes, suspect.node),
+            "I16", suspect.pod + " is not resolved, although its node is known to be lost");
   if (o.quota)
     Require(!o.quota->defaulted || o.pods.empty() || core::LiveWorkload(o) != nullptr, "I22",
             "the default queue stops a job that runs without a queue");

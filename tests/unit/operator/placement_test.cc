@@ -525,5 +525,18 @@ TEST(Reasons, EveryReasonHasConditionsAndAnExplanation) {
   }
 }
 
+// Two leaders at the same time, one of which was deposed, chose different sizes.
+TEST(Placement, PodsOfAGangOfAnotherSizeAreReplaced) {
+  Observed o = RunningWorld(4, false);
+  o.prepared->size = 2;
+  EXPECT_EQ(Written(Decide(o, kT0)).attempt, 2);
+  o.pods.clear();
+  o.status.ledger.placed = false;
+  o.status.ledger.ready_since.reset();
+  const auto prepared = All<PrepareGang>(Decide(o, kT0));
+  ASSERT_EQ(prepared.size(), 1U) << "there is no pod yet";
+  EXPECT_EQ(prepared[0].size, 4);
+}
+
 }  // namespace
 }  // namespace ringmaster::core

@@ -128,6 +128,17 @@ TEST(Preemption, NeverInVain) {
   EXPECT_EQ(shared.Plan(ShapeOf(7), 1).victims.size(), 1u);
 }
 
+// One of its pods has ended, and its room is free, but the head has not asked for room for the next one yet.
+TEST(Preemption, NeverForAHeadOfWhichMoreIsMissingThanItAskedFor) {
+  Stage cluster(4);
+  cluster.Runs("victim", 0, 1, 2, {0, 1, 2});
+  RoomHolder& head = cluster.Runs("ml/head", 10, 1, 4, {});
+  head.missing = 3;
+  EXPECT_EQ(cluster.Plan(ShapeOf(8), 2).victims, Victims{});
+  head.missing = 2;
+  EXPECT_EQ(cluster.Plan(ShapeOf(8), 2).victims, (Victims{{"victim", 3, 2}}));
+}
+
 TEST(Preemption, RoomThatBecomesFreeAnywayCounts) {
   Stage cluster(4);
   RoomHolder& ending = cluster.Runs("ending", 30, 1, 1, {0, 1});

@@ -121,6 +121,19 @@ TEST(Tracking, PodsOfAnEarlierJobAreLetGo) {
   EXPECT_TRUE(forced[0].force());
 }
 
+// Nothing else reports that the pod outstays its grace period.
+TEST(Tracking, ASuspendedJobStillRemovesPodsOfAnEarlierOne) {
+  Observed o = NewWorld(2);
+  o.job.suspend = true;
+  o.status.ledger.attempt = 1;
+  o.status.ledger.suspended = true;
+  o.strays.push_back(MakePod(7, 0));
+  o.strays[0].delete_by = kT0 + seconds(5);
+  Obey(o, Decide(o, kT0), kT0);  // the status
+  EXPECT_EQ(Decide(o, kT0).requeue_at, kT0 + seconds(5) + kOverstayMargin);
+  EXPECT_EQ(All<DeletePod>(Decide(o, kT0 + seconds(15))).size(), 1U);
+}
+
 TEST(Tracking, OrphanedPodsRunOn) {
   Observed o = RunningWorld(2);
   o.job.deleted = o.job.orphans = true;
