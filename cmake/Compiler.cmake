@@ -64,8 +64,11 @@ function(ringmaster_checks name)
      folder MATCHES "^tests/unit/(api|cli|docs|election|identity|kube_client|kube_events|kube_watch|http|operator|rendezvous|serve|ui|wiring)(/|$)")
     set_target_properties(${name} PROPERTIES RINGMASTER_PLAIN_OBJECTS ON)
   endif()
-  # Optimization would take two thirds of the time that a sanitizer build (RelWithDebInfo) takes to compile these.
-  if(folder MATCHES "^(api|base/http|cli)(/|$)")
+  # Optimization would take two thirds of the time that a sanitizer build (RelWithDebInfo) takes to compile these. Only what
+  # computes is optimized: decisions and their simulators, kernels, collectives, data and checkpoints.
+  if(NOT folder MATCHES "^(base|operator/core|operator/sim|tests/(cuda|sim)|worker/(checkpoint|compute|data|fabric))(/|$)" AND
+     NOT folder MATCHES "^tests/unit/(checkpoint|data|device|engine|fabric|numerics|operator|optimizer)(/|$)" OR
+     folder MATCHES "^base/http(/|$)")
     target_compile_options(${name} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O0>)
   endif()
 endfunction()
