@@ -65,10 +65,10 @@ function(ringmaster_checks name)
     set_target_properties(${name} PROPERTIES RINGMASTER_PLAIN_OBJECTS ON)
   endif()
   # Optimization would take two thirds of the time that a sanitizer build (RelWithDebInfo) takes to compile these. Only what
-  # computes is optimized: decisions and their simulators, kernels, collectives, data and checkpoints.
-  if(NOT folder MATCHES "^(base|operator/core|operator/sim|tests/(cuda|sim)|worker/(checkpoint|compute|data|fabric))(/|$)" AND
-     NOT folder MATCHES "^tests/unit/(checkpoint|data|device|engine|fabric|numerics|operator|optimizer)(/|$)" OR
-     folder MATCHES "^base/http(/|$)")
+  # computes is optimized: decisions and their simulators, hashes, kernels on the CPU and emulated ones, collectives.
+  if(NOT folder MATCHES "^(base|operator/core|operator/sim|tests/(cuda/(emulation|kernels)|sim)|worker/(compute|fabric))(/|$)" AND
+     NOT folder MATCHES "^tests/unit/(device|engine|fabric|numerics|operator|optimizer)(/|$)" OR
+     folder MATCHES "^(base/http|worker/compute/cuda)(/|$)")
     target_compile_options(${name} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O0>)
   endif()
 endfunction()

@@ -7,6 +7,7 @@
 
 #include "tests/unit/fabric/oracle.h"
 #include "tests/unit/fabric/processes.h"
+#include "tests/unit/fabric/worlds.h"
 
 namespace ringmaster::fabric::testing {
 namespace {
@@ -48,7 +49,7 @@ TEST_P(ShmWorld, LargeAllReduce) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, ShmWorld, ::testing::Range(1, 10));
+INSTANTIATE_TEST_SUITE_P(Worlds, ShmWorld, ::testing::ValuesIn(Worlds()));
 
 }  // namespace
 }  // namespace ringmaster::fabric::testing

@@ -7,6 +7,7 @@
 
 #include "tests/unit/fabric/oracle.h"
 #include "tests/unit/fabric/processes.h"
+#include "tests/unit/fabric/worlds.h"
 
 namespace ringmaster::fabric::testing {
 namespace {
@@ -32,7 +33,7 @@ TEST_P(UcxWorld, AllCollectives) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, UcxWorld, ::testing::Range(1, 10));
+INSTANTIATE_TEST_SUITE_P(Worlds, UcxWorld, ::testing::ValuesIn(Worlds()));
 
 // Members with two different host ids: auto must use the network, and report it.
 TEST(Ucx, AutoUsesTheNetworkBetweenHosts) {
