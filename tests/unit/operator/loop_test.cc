@@ -125,7 +125,10 @@ TEST_F(LoopTest, AKilledPodIsReplacedAndTheOthersStay) {
   const std::string first = UidOf("gpt-1-0");
   const std::string second = UidOf("gpt-1-1");
   ASSERT_TRUE(backend_->SignalPod(key_, "gpt-1-1", SIGKILL).ok());
-  ASSERT_TRUE(Await([&] { return !UidOf("gpt-1-1").empty() && UidOf("gpt-1-1") != second; }));
+  ASSERT_TRUE(Await([&] {
+    const std::string uid = UidOf("gpt-1-1");
+    return !uid.empty() && uid != second;
+  }));
   EXPECT_EQ(UidOf("gpt-1-0"), first);
   EXPECT_EQ(Observe().status.ledger.restarts.charged, 1);
   EXPECT_EQ(Observe().status.ledger.last_failure->exit_code, 137);
