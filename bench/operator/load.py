@@ -172,6 +172,23 @@ class PodWatch:
         self._closed = True
 
 
+def requests(client):
+    """Yields (verb, resource or resource/subresource, count) of what the API server has answered."""
+    for line in client.text("GET", "/metrics", accept="text/plain").decode().splitlines():
+        if line.startswith("apiserver_request_total{"):
+            labels = dict(part.split("=", 1) for part in line[len("apiserver_request_total{"):line.rindex("}")]
+                          .replace('"', "").split(",") if "=" in part)
+            what = labels["resource"] + ("/" + labels["subresource"] if labels["subresource"] else "")
+            yield labels["verb"], what, float(line.rsplit(" ", 1)[1])
+
+
+def ended(container, code):
+    """Returns the patch of a pod's status that says that its container has ended."""
+    return json.dumps({"status": {"phase": "Failed" if code else "Succeeded", "containerStatuses": [
+        {"name": container, "image": "x", "imageID": "", "ready": False, "restartCount": 0,
+         "state": {"terminated": {"exitCode": code, "reason": "Error" if code else "Completed"}}}]}})
+
+
 def cpu_s(pid):
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
