@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/hash.h"
 #include "base/rng.h"
 #include "bench/gpu/ceilings.h"
 #include "worker/compute/cuda/attention.h"
@@ -14,6 +15,7 @@
 #include "worker/compute/cuda/kernels/convert.h"
 #include "worker/compute/cuda/kernels/cross_entropy.h"
 #include "worker/compute/cuda/kernels/embedding.h"
+#include "worker/compute/cuda/kernels/hash.h"
 #include "worker/compute/cuda/kernels/layernorm.h"
 #include "worker/compute/cuda/kernels/numerics.h"
 #include "worker/compute/cuda/kernels/optimizer.h"
@@ -207,7 +209,7 @@ Status OfArenas(Stream stream, const engine::ModelConfig& config, int64_t elemen
   *host_scalars.get() = {optimizer::MakeAdamW(adamw, step, false), optimizer::MakeAdamW(adamw, step, true)};
   cuda::CopyToDevice(stream, scalars.get(), host_scalars.get(), scalars.bytes());
   RM_TRY(cuda::Synchronize(stream));
-  return table.Add("AdamW", 1, 28 * arena, 0, [&] {
+  RM_TRY(table.Add("AdamW", 1, 28 * arena, 0, [&] {
     kernels::AdamW(stream, scalars.get(),
                    {.blocks = blocks,
                     .rules = rules.get(),
@@ -218,7 +220,11 @@ Status OfArenas(Stream stream, const engine::ModelConfig& config, int64_t elemen
                     .next_params = next_params.get(),
                     .next_state0 = next_m.get(),
                     .next_state1 = next_v.get()});
-  });
+  }));
+  RM_ASSIGN(const auto hashes,
+            Buffer<uint64_t>::Create(static_cast<int64_t>(HashChunkCount(next_params.bytes()))));
+  return table.Add("hash of the state", 3, 4 * arena, 0,
+                   [&] { kernels::HashChunks(stream, blocks, next_params.get(), hashes.get()); });
 }
 
 }  // namespace

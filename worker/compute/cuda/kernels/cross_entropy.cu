@@ -16,6 +16,8 @@ constexpr float kLowest = -3.4e38f;
 // some.
 constexpr int64_t kMostKeptBytes = 99 * 1024 - 512;
 constexpr int kMostWarps = 16;
+// Loads of a thread that are under way before the first one is used.
+constexpr int kAhead = 4;
 constexpr int64_t kClassesPerWarp = 512;
 
 // The state of the online softmax: the largest logit, its first index, and the sum of exp(x - top).
@@ -80,15 +82,29 @@ __global__ void CrossEntropyKernel(int64_t classes, int64_t stride, T* logits, c
     return;
   }
   Partial mine;
-  const auto take = [&](int64_t c, int count) {
-    float v[kCount];
-    Load(x + c, v);
+  const auto take = [&](const float(&v)[kCount], int64_t c, int count) {
     if constexpr (kKeeps) Store(kept + c, v);  // exact: the numbers were of type T
     Add(&mine, v, c, count);
   };
   int64_t at = first;
-  for (; at + kCount <= classes; at += step) take(at, kCount);
-  if (at < classes) take(at, static_cast<int>(classes - at));
+  if constexpr (kCount == kPack) {
+    for (; at + (kAhead - 1) * step + kCount <= classes; at += kAhead * step) {
+      Pack<T> packs[kAhead];
+      RM_UNROLL
+      for (int i = 0; i < kAhead; ++i) packs[i] = LoadPack(x + at + i * step);
+      RM_UNROLL
+      for (int i = 0; i < kAhead; ++i) {
+        float v[kCount];
+        Unpack(packs[i], v);
+        take(v, at + i * step, kCount);
+      }
+    }
+  }
+  for (; at < classes; at += step) {
+    float v[kCount];
+    Load(x + at, v);
+    take(v, at, static_cast<int>(classes - at < kCount ? classes - at : kCount));
+  }
   RM_UNROLL
   for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) {
     Partial other;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// XXH3, one warp per chunk. The hash is eight accumulators of 64 bits over *stripes* of eight words. Within a
-// *round* of sixteen stripes the accumulators are plain sums, so the lanes of a warp each add four words and
-// fold their sums; between rounds the accumulators are scrambled. Lane i holds accumulator i mod 8. Names of
-// constants and formulas: xxHash 0.8, xxhash.h, XXH3_hashLong_64b and the functions that it calls.
+// XXH3, one block per chunk. The hash is eight accumulators of 64 bits over *stripes* of eight words. Within
+// a *round* of sixteen stripes the accumulators are plain sums that depend on no earlier round, so the warps
+// of a block take rounds in turn, and the lanes of a warp each add four words and fold their sums. Between
+// rounds the accumulators are scrambled: one warp does that for all rounds, from the sums in shared memory.
+// Lane i holds accumulator i mod 8. Names of constants and formulas: xxHash 0.8, xxhash.h, XXH3_hashLong_64b
+// and the functions that it calls.
 #include "worker/compute/cuda/kernels/hash.h"
 
 #include "base/hash.h"
@@ -34,16 +36,16 @@ constexpr uint64_t kPrime64Five = 0x27D4EB2F165667C5U;
 constexpr uint64_t kPrimeMxOne = 0x165667919E3779F9U;
 
 // XXH3_kSecret as little-endian words. Words that do not begin at a multiple of eight bytes are put together
-// from two of these.
-__device__ __forceinline__ uint64_t SecretWord(int i) {
-  constexpr uint64_t kSecret[kSecretBytes / 8] = {
-      0xbe4ba423396cfeb8U, 0x1cad21f72c81017cU, 0xdb979083e96dd4deU, 0x1f67b3b7a4a44072U, 0x78e5c0cc4ee679cbU,
-      0x2172ffcc7dd05a82U, 0x8e2443f7744608b8U, 0x4c263a81e69035e0U, 0xcb00c391bb52283cU, 0xa32e531b8b65d088U,
-      0x4ef90da297486471U, 0xd8acdea946ef1938U, 0x3f349ce33f76faa8U, 0x1d4f0bc7c7bbdcf9U, 0x3159b4cd4be0518aU,
-      0x647378d9c97e9fc8U, 0xc3ebd33483acc5eaU, 0xeb6313faffa081c5U, 0x49daf0b751dd0d17U, 0x9e68d429265516d3U,
-      0xfca1477d58be162bU, 0xce31d07ad1b8f88fU, 0x280416958f3acb45U, 0x7e404bbbcafbd7afU};
-  return kSecret[i];
-}
+// from two of these. The table is in device memory, because one within a function would be copied to the
+// stack of every thread.
+__device__ const uint64_t kSecret[kSecretBytes / 8] = {
+    0xbe4ba423396cfeb8U, 0x1cad21f72c81017cU, 0xdb979083e96dd4deU, 0x1f67b3b7a4a44072U, 0x78e5c0cc4ee679cbU,
+    0x2172ffcc7dd05a82U, 0x8e2443f7744608b8U, 0x4c263a81e69035e0U, 0xcb00c391bb52283cU, 0xa32e531b8b65d088U,
+    0x4ef90da297486471U, 0xd8acdea946ef1938U, 0x3f349ce33f76faa8U, 0x1d4f0bc7c7bbdcf9U, 0x3159b4cd4be0518aU,
+    0x647378d9c97e9fc8U, 0xc3ebd33483acc5eaU, 0xeb6313faffa081c5U, 0x49daf0b751dd0d17U, 0x9e68d429265516d3U,
+    0xfca1477d58be162bU, 0xce31d07ad1b8f88fU, 0x280416958f3acb45U, 0x7e404bbbcafbd7afU};
+
+__device__ __forceinline__ uint64_t SecretWord(int i) { return kSecret[i]; }
 
 __device__ __forceinline__ uint64_t SecretAt(int byte) {
   const int shift = byte % 8 * 8;
@@ -51,11 +53,9 @@ __device__ __forceinline__ uint64_t SecretAt(int byte) {
   return shift == 0 ? low : low >> shift | SecretWord(byte / 8 + 1) << (64 - shift);
 }
 
-__device__ __forceinline__ uint64_t InitialAccumulator(int lane) {
-  constexpr uint64_t kInitial[kLanes] = {kPrime32Three, kPrime64One, kPrime64Two,  kPrime64Three,
-                                         kPrime64Four,  kPrime32Two, kPrime64Five, kPrime32One};
-  return kInitial[lane];
-}
+__device__ const uint64_t kInitialAccumulators[kLanes] = {kPrime32Three, kPrime64One,  kPrime64Two,
+                                                          kPrime64Three, kPrime64Four, kPrime32Two,
+                                                          kPrime64Five,  kPrime32One};
 
 __device__ __forceinline__ uint64_t ProductOfHalves(uint64_t value) {
   return (value & 0xffffffffU) * (value >> 32);
@@ -84,14 +84,14 @@ __device__ __forceinline__ uint64_t OfAllLanes(uint64_t products, uint64_t value
   return sum + __shfl_xor_sync(kAllLanes, sum, 16);
 }
 
-__global__ void HashChunksKernel(int64_t rounds, const uint64_t* words, uint64_t* hashes) {
-  const int64_t chunk = static_cast<int64_t>(blockIdx.x) * kHashWarps + threadIdx.y;
+__global__ void __launch_bounds__(kWarp* kHashWarps)
+    HashChunksKernel(int64_t rounds, const uint64_t* words, uint64_t* hashes) {
+  RM_SHARED(uint64_t, sums, kChunkRounds * kLanes);
+  const int64_t chunk = blockIdx.x;
   const int64_t first = chunk * kChunkRounds;
-  if (first >= rounds) return;
   const int count = static_cast<int>(rounds - first < kChunkRounds ? rounds - first : kChunkRounds);
   const auto lane = static_cast<int>(threadIdx.x);
   const int mine = lane % kLanes;
-  const uint64_t* at = words + first * kRoundWords + lane;
 
   uint64_t keys[kWordsPerLane];
   RM_UNROLL
@@ -99,28 +99,31 @@ __global__ void HashChunksKernel(int64_t rounds, const uint64_t* words, uint64_t
     const int stripe = i * (kWarp / kLanes) + lane / kLanes;
     keys[i] = SecretWord(stripe + mine);  // a stripe consumes eight bytes of the secret
   }
-  const uint64_t scramble = SecretWord(kSecretBytes / 8 - kLanes + mine);
-  const uint64_t last_key = SecretAt(kSecretBytes - 8 * kLanes - 7 + 8 * mine);
   // The last stripe of a chunk has another key, and no scramble follows it.
+  const uint64_t last_key = SecretAt(kSecretBytes - 8 * kLanes - 7 + 8 * mine);
   const bool has_last = lane / kLanes == kWarp / kLanes - 1;
-
-  uint64_t accumulator = InitialAccumulator(mine);
-  for (int round = 0; round + 1 < count; ++round, at += kRoundWords) {
+  for (int round = static_cast<int>(threadIdx.y); round < count; round += kHashWarps) {
+    const uint64_t* const at = words + (first + round) * kRoundWords + lane;
     uint64_t products = 0;
     uint64_t values = 0;
     RM_UNROLL
-    for (int i = 0; i < kWordsPerLane; ++i) AddWord(at[i * kWarp], keys[i], &products, &values);
-    accumulator += OfAllLanes(products, values);
+    for (int i = 0; i < kWordsPerLane; ++i) {
+      const bool last = has_last && round + 1 == count && i == kWordsPerLane - 1;
+      AddWord(at[i * kWarp], last ? last_key : keys[i], &products, &values);
+    }
+    const uint64_t sum = OfAllLanes(products, values);
+    if (lane < kLanes) sums[round * kLanes + lane] = sum;
+  }
+  __syncthreads();
+  if (threadIdx.y != 0) return;
+
+  const uint64_t scramble = SecretWord(kSecretBytes / 8 - kLanes + mine);
+  uint64_t accumulator = kInitialAccumulators[mine];
+  for (int round = 0; round + 1 < count; ++round) {
+    accumulator += sums[round * kLanes + mine];
     accumulator = (accumulator ^ accumulator >> 47 ^ scramble) * kPrime32One;
   }
-  uint64_t products = 0;
-  uint64_t values = 0;
-  RM_UNROLL
-  for (int i = 0; i < kWordsPerLane; ++i) {
-    const bool last = has_last && i == kWordsPerLane - 1;
-    AddWord(at[i * kWarp], last ? last_key : keys[i], &products, &values);
-  }
-  accumulator += OfAllLanes(products, values);
+  accumulator += sums[(count - 1) * kLanes + mine];
 
   // XXH3_mergeAccs: lane i of the first four folds accumulators 2 i and 2 i + 1.
   const uint64_t keyed = accumulator ^ SecretAt(11 + 8 * mine);
@@ -139,7 +142,7 @@ __global__ void HashChunksKernel(int64_t rounds, const uint64_t* words, uint64_t
 void HashChunks(Stream stream, int64_t blocks, const float* values, uint64_t* hashes) {
   const int64_t rounds = blocks * kBlockRounds;
   const int64_t chunks = (rounds + kChunkRounds - 1) / kChunkRounds;
-  Launch(HashChunksKernel, Cover(chunks, kHashWarps), dim3(kWarp, kHashWarps), 0, stream, rounds,
+  Launch(HashChunksKernel, static_cast<unsigned>(chunks), dim3(kWarp, kHashWarps), 0, stream, rounds,
          reinterpret_cast<const uint64_t*>(values), hashes);
 }
 
