@@ -203,6 +203,23 @@ void Coordinator::JudgeFatals(Time now) {
 
 // ---- the checkpoint
 
+// Whether to ask again, because a member has not finished its search: a folder on slow storage takes longer
+// to list than a member may take to answer.
+bool Coordinator::AwaitSearch(const MembershipChange& change, const std::vector<size_t>& staying, Time now) {
+  const auto looks = [&](size_t i) { return change.participants[i].status->looking; };
+  const auto slow = std::find_if(staying.begin(), staying.end(), looks);
+  if (slow == staying.end()) return false;
+  if (searched_since_ == kNever) {
+    searched_since_ = now;
+    AddEvent(EventKind::kOther, "waiting for slow storage: " + PlaceOf(*change.participants[*slow].peer) +
+                                    ": " + change.participants[*slow].status->checkpoint_text);
+  }
+  if (now >= searched_since_ + options_.search_limit) return false;
+  find_checkpoint_ = true;
+  retry_at_ = now + options_.search_pause;
+  return true;
+}
+
 // Selects the member of `staying` that can load the newest checkpoint, and moves it to the front. Returns
 // false when a newer one is known to exist and no member can load it.
 bool Coordinator::ChooseLoader(const MembershipChange& change, std::vector<size_t>* staying, Time now) {
@@ -217,7 +234,10 @@ bool Coordinator::ChooseLoader(const MembershipChange& change, std::vector<size_
   });
   std::rotate(staying->begin(), best, best + 1);
   const int64_t floor = report_.checkpoint_step;
-  if (found(staying->front()) >= floor) return true;
+  const bool enough = found(staying->front()) >= floor;
+  if (enough && floor >= 0) return true;
+  if (AwaitSearch(change, *staying, now)) return false;
+  if (enough) return true;
   std::string why = "the checkpoint of step " + std::to_string(floor) + " is missing: ";
   for (size_t n = 0; n < staying->size() && n < kMostNamed; ++n) {
     const Participant& participant = change.participants[(*staying)[n]];

@@ -105,7 +105,7 @@ void Coordinator::ShiftTimes(Duration gap) {
   }
   if (failed_operation_) shift(failed_operation_->due);
   for (Time* time : {&lost_since_, &abort_at_, &awaited_check_at_, &first_join_, &last_join_, &retry_at_,
-                     &stepped_at_, &started_at_, &undecided_since_, &first_fatal_}) {
+                     &stepped_at_, &started_at_, &undecided_since_, &searched_since_, &first_fatal_}) {
     shift(*time);
   }
 }

@@ -143,6 +143,7 @@ class Coordinator final : public JobCoordinator {
   void OnFatal(Peer& peer, const Fatal& fatal, Time now);
   void JudgeFatals(Time now);
   bool ChooseLoader(const MembershipChange& change, std::vector<size_t>* staying, Time now);
+  bool AwaitSearch(const MembershipChange& change, const std::vector<size_t>& staying, Time now);
 
   // membership_change.cc: from Prepare to NewGeneration
   void Advance(Time now);                       // takes every step that is due
@@ -222,6 +223,7 @@ class Coordinator final : public JobCoordinator {
   bool survivors_hold_ = false;    // paused: members hold the state in memory and wait
   bool find_checkpoint_ = false;   // no holder of the state answered: ask which checkpoints could be loaded
   Time undecided_since_ = kNever;  // since when AwaitMoreWorkers waits
+  Time searched_since_ = kNever;   // since when AwaitSearch waits
   bool may_have_fatals_ = false;   // some peer may have a fatal
   Time first_fatal_ = kNever;      // when the oldest fatal that is not judged arrived
   Time fatal_due_ = kNever;        // when JudgeFatals is due

@@ -96,6 +96,10 @@ struct CoordinatorOptions {
   // How long fewer workers than `target` wait for others before their faults end the job: none of them can
   // start, their fingerprints have no majority, or none can load the checkpoint.
   Duration quorum_grace = seconds(30);
+  // How long members may look for checkpoints on slow storage, and how often they are asked whether they have
+  // finished. An answer takes up to 2 s (worker/trainer/checkpoint_search.h).
+  Duration search_limit = seconds(600);
+  Duration search_pause = milliseconds(200);
   // Returns the domain of a node: ranks of one domain become ring neighbours. Empty, as without this
   // function: unknown. Is called on the server's thread, and must not block.
   std::function<std::string(const std::string& node)> domain_of = {};

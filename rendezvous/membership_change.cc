@@ -468,7 +468,7 @@ void Coordinator::Publish(const MembershipChange& change, const RecoveryPlan& pl
   SetCurrent(std::move(next));
   active_ = true;
   survivors_hold_ = false;
-  undecided_since_ = kNever;
+  undecided_since_ = searched_since_ = kNever;
   fingerprints_ = members.front()->fingerprints;
   progress_mark_ = newest_step_;
   ++report_.generations;

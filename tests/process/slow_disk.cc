@@ -5,6 +5,7 @@
 //   SLOW_DISK_MS  milliseconds by which each fsync takes longer
 //   SLOW_OPEN_MS  milliseconds by which the check of the access to that folder takes longer
 //   SLOW_READ_MS  milliseconds by which each read of a chunk takes longer
+//   SLOW_LIST_MS  milliseconds by which the first read of a manifest in each process takes longer
 //   FULL_DISK     while this file exists, each write fails with ENOSPC
 // Reads at an offset (pread) in a folder "slow-data", counted from 0 in each process:
 //   SLOW_DATA=FIRST:N:MS   N reads from FIRST on take MS milliseconds longer
@@ -67,6 +68,9 @@ extern "C" int fsync(int fd) {
 extern "C" ssize_t read(int fd, void* buffer, size_t bytes) {
   const int ms = Milliseconds("SLOW_READ_MS");
   if (ms > 0 && InCheckpoint(fd, "/chunk-")) ::poll(nullptr, 0, ms);
+  static std::atomic<bool> listed{false};
+  const int list_ms = Milliseconds("SLOW_LIST_MS");
+  if (list_ms > 0 && InCheckpoint(fd, "/MANIFEST") && !listed.exchange(true)) ::poll(nullptr, 0, list_ms);
   return ::syscall(SYS_read, fd, buffer, bytes);
 }
 

@@ -29,8 +29,7 @@ using trainer::Waiting;
 namespace {
 
 constexpr Duration kDiskPoll = milliseconds(10);
-constexpr Duration kLongLoad = seconds(2);   // then users see a note
-constexpr size_t kMaxCheckpointText = 1024;  // of a status
+constexpr Duration kLongLoad = seconds(2);  // then users see a note
 
 std::string Variable(const char* name) {
   const char* const value = std::getenv(name);
@@ -152,6 +151,7 @@ Status Session::Join(Config config) {
   if (!sums.ok())
     return FailWith(sums.error().code == Code::kGone ? kExitDevice : kExitMemory, sums.error().message);
   sums_ = std::move(sums).value();
+  search_ = std::make_unique<trainer::CheckpointSearch>(config_.checkpoint_folder.value_or(""), fingerprint_);
   reporter_ = std::make_unique<trainer::Reporter>(channel_.get(), config_.steps);
   saver_ = std::make_unique<trainer::CheckpointSaver>(
       trainer::CheckpointSaver::Options{.folder = config_.checkpoint_folder.value_or(""),
@@ -296,13 +296,7 @@ Status Session::Answer(const rendezvous::Prepare& prepare) {
         log::Debug("step={} array={} hash={}", step_, array.name, HashHex(Hash64(array.bytes)));
     }
   }
-  if (prepare.find_checkpoint) {
-    checkpoint::Newest newest = {-1, "spec.checkpoint.path is not set"};
-    if (!config_.checkpoint_folder.value_or("").empty())
-      newest = checkpoint::FindNewest(*config_.checkpoint_folder, fingerprint_);
-    status.checkpoint_step = newest.step;
-    status.checkpoint_text = newest.text.substr(0, kMaxCheckpointText);
-  }
+  if (prepare.find_checkpoint) search_->Answer(trainer::CheckpointSearch::kPatience, &status);
   channel_->Send(status);
   return Ok();
 }
@@ -312,6 +306,7 @@ Status Session::BeginGeneration(rendezvous::NewGeneration formed) {
   if (self == formed.members.end()) return Ok();  // a standby in this generation
   if (channel_ != nullptr && !channel_->Begin(formed.generation)) return Ok();
   Disconnect();
+  search_->Forget();
   unreachable_.reset();
   formed_ = std::move(formed);
   RM_TRY(Connect());

@@ -32,6 +32,7 @@
 #include "worker/library/run_identity.h"
 #include "worker/trainer/agent_channel.h"
 #include "worker/trainer/checkpoint_saver.h"
+#include "worker/trainer/checkpoint_search.h"
 #include "worker/trainer/reporter.h"
 #include "worker/trainer/root_work.h"
 
@@ -193,6 +194,7 @@ class Session {
   std::unique_ptr<GradientSums> sums_;
   std::unique_ptr<fabric::Communicator> comm_;
   std::unique_ptr<fabric::AsyncCommunicator> device_comm_;  // null: gradients travel through the host
+  std::unique_ptr<trainer::CheckpointSearch> search_;
   std::unique_ptr<trainer::Reporter> reporter_;
   std::unique_ptr<trainer::CheckpointSaver> saver_;
   std::atomic<bool> never_{false};

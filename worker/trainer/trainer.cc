@@ -31,8 +31,7 @@ namespace {
 
 // How long rank 0 waits for a disk before it looks for an order again.
 constexpr Duration kDiskPoll = milliseconds(10);
-constexpr Duration kLongLoad = seconds(2);   // then users see how far it is
-constexpr size_t kMaxCheckpointText = 1024;  // of a status
+constexpr Duration kLongLoad = seconds(2);  // then users see how far it is
 constexpr int kExitInternal = 70;
 constexpr int kExitBadInput = 64;
 constexpr int kExitMemory = 71;
@@ -60,6 +59,7 @@ Trainer::Trainer(Parts parts)
     : parts_(std::move(parts)),
       layout_(parts_.model->layout()),
       fingerprint_(Fingerprint(parts_.config, layout_, parts_.dataset->Fingerprint())),
+      search_(parts_.config.checkpoint_path, fingerprint_),
       reporter_(parts_.channel, parts_.config.steps),
       progress_log_(parts_.config.steps),
       saver_({.folder = parts_.config.checkpoint_path,
@@ -141,13 +141,7 @@ Status Trainer::Answer(const Prepare& prepare) {
     status.params_hash = hashes.params;
     status.optimizer_hash = hashes.optimizer;
   }
-  if (prepare.find_checkpoint) {
-    checkpoint::Newest newest = {-1, "spec.checkpoint.path is not set"};
-    if (!parts_.config.checkpoint_path.empty())
-      newest = checkpoint::FindNewest(parts_.config.checkpoint_path, fingerprint_);
-    status.checkpoint_step = newest.step;
-    status.checkpoint_text = newest.text.substr(0, kMaxCheckpointText);
-  }
+  if (prepare.find_checkpoint) search_.Answer(CheckpointSearch::kPatience, &status);
   parts_.channel->Send(status);
   return Ok();
 }
@@ -161,6 +155,7 @@ Status Trainer::RunGeneration(const NewGeneration& formed) {
   group.rank = static_cast<int>(self - formed.members.begin());
   for (const rendezvous::Member& member : formed.members) group.addresses.push_back(member.address);
   Disconnect();
+  search_.Forget();
   unreachable_.reset();
   RM_TRY(Connect(group));
   parts_.page->SetGeneration(formed.generation);

@@ -17,6 +17,7 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/trainer/agent_channel.h"
 #include "worker/trainer/checkpoint_saver.h"
+#include "worker/trainer/checkpoint_search.h"
 #include "worker/trainer/progress_log.h"
 #include "worker/trainer/reporter.h"
 #include "worker/trainer/run_config.h"
@@ -89,6 +90,7 @@ class Trainer {
   std::unique_ptr<fabric::AsyncCommunicator> device_comm_;  // reduces device memory; uses comm_; may be null
   std::unique_ptr<JoinTransfer> join_;                      // uses comm_; null: every member has the state
   std::unique_ptr<StateLoader> loader_;  // of the first state; outlives generations until one has adopted it
+  CheckpointSearch search_;
   Reporter reporter_;
   ProgressLog progress_log_;
   CheckpointSaver saver_;                   // uses reporter_

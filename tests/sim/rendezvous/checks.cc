@@ -165,7 +165,7 @@ void World::CheckSameData(const NewGeneration& next) {
     if (Find(member.id, &index) != nullptr && agents_[index]->trainer.data != data && !data.empty())
       Fail("members of one generation have different data");
   }
-  if (statuses_.contains(next.generation)) return;
+  if (statuses_.contains(next.generation) || data.empty()) return;  // empty: that trainer has just died
   int32_t same = 0;
   int32_t other = 0;
   for (const std::string& id : answered_[next.generation]) {

@@ -51,6 +51,7 @@ Plan Plan::Draw(SplitMix64& rng) {
   plan.blind = rng.Chance(0.15) ? 0.1 + 0.6 * rng.Uniform() : 0;
   plan.refused_leave = rng.Chance(0.5);
   if (rng.Chance(0.5)) plan.read_late = milliseconds(rng.Below(900));
+  plan.slow_search = rng.Chance(0.1) ? 0.7 : 0;
   return plan;
 }
 

@@ -160,8 +160,10 @@ void World::Answer(size_t index, Generation generation) {
   status.can_roll_back = trainer.undo.has_value();
   status.params_hash = trainer.state.content;
   status.optimizer_hash = Mix64(trainer.state.content);
-  if (trainer.prepare->find_checkpoint && !pods_[agents_[index]->pod].blind)
-    status.checkpoint_step = disk_.step;
+  if (trainer.prepare->find_checkpoint && !pods_[agents_[index]->pod].blind) {
+    status.looking = !faults_over_ && plan_.slow_search > 0 && rng_.Chance(plan_.slow_search);
+    if (!status.looking) status.checkpoint_step = disk_.step;
+  }
   FromTrainerTo(index, status);
   MaybeDieHere(index);
 }

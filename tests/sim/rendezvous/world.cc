@@ -226,6 +226,7 @@ size_t World::StartAgent(size_t pod) {
   agent->outage_since = agent->outage_until = now_;
   agents_.push_back(std::move(agent));
   pods_[pod].agent = index;
+  SetOutage(index, pods_[pod].cut_off);
   Trace(fmt::format("{}: agent a{} starts", pods_[pod].name, index));
   ToAgent(index, Started{});
   return index;

@@ -51,6 +51,7 @@ struct Plan {
   double corrupt = 0;        // at every status: a bit of the state has flipped
   // Of every pod's node: it has other data, its trainers cannot start, or it lacks the checkpoints.
   double odd = 0, broken = 0, blind = 0;
+  double slow_search = 0;      // at every status: the member still looks for checkpoints
   bool refused_leave = false;  // agents whose trainer was refused exit: their pods move to another node
   static Plan Draw(SplitMix64& rng);
 };

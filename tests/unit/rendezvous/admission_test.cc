@@ -44,6 +44,15 @@ class AdmissionTest : public CoordinatorTest {
     }
     On(MessageFrom{c, status});
   }
+  // Answers the newest Prepare before the search for checkpoints has ended.
+  void Look(ConnectionId c) {
+    MemberStatus status;
+    status.generation = Last<Prepare>(c).value().generation;
+    status.member = Id(c);
+    status.looking = true;
+    status.checkpoint_text = "/ckpt is still being read";
+    On(MessageFrom{c, status});
+  }
   void Commit(ConnectionId c, int64_t step, std::optional<int64_t> checkpoint = std::nullopt) {
     Progress progress;
     progress.records.emplace_back().step = step;
@@ -247,6 +256,53 @@ TEST_F(AdmissionTest, TrainingDoesNotStartOverWithoutTheKnownCheckpoint) {
   for (const char* part : {"step 300", "pod-1 on node node-1: /ckpt has no checkpoint",
                            "pod-2 on node node-2: /ckpt has an old checkpoint"})
     EXPECT_NE(report().failure.find(part), std::string::npos) << report().failure;
+}
+
+TEST_F(AdmissionTest, AMemberThatStillLooksForCheckpointsIsAskedAgain) {
+  Make(1, 2);
+  Join(1);
+  Join(2);
+  const Generation first = Last<Prepare>(2)->generation;
+  Answer(1, -1, -1);
+  Look(2);
+  EXPECT_FALSE(Last<NewGeneration>(1).has_value()) << "the other worker may have a checkpoint";
+  Pass(seconds(1));
+  EXPECT_GT(Last<Prepare>(2)->generation, first);
+  EXPECT_TRUE(Last<Prepare>(2)->find_checkpoint);
+  Answer(1, -1, -1);
+  Answer(2, -1, 40);
+  ASSERT_TRUE(Last<NewGeneration>(1).has_value());
+  EXPECT_EQ(Last<NewGeneration>(1)->loader, 1);
+  EXPECT_EQ(report().worker_failures, 0);
+}
+
+TEST_F(AdmissionTest, AMissingCheckpointIsNotMissedWhileAMemberStillLooks) {
+  options_.known_checkpoint = 300;
+  Make(1, 2);
+  Join(1);
+  Join(2);
+  for (int second = 0; second < 600; second += 2) {
+    Answer(1, -1, -1);
+    Look(2);
+    ASSERT_EQ(report().phase, GangPhase::kForming);
+    Pass(seconds(2));
+  }
+  Answer(1, -1, -1);
+  Look(2);
+  EXPECT_EQ(report().phase, GangPhase::kFailed);
+  EXPECT_NE(report().failure.find("pod-2 on node node-2: /ckpt is still being read"), std::string::npos)
+      << report().failure;
+}
+
+TEST_F(AdmissionTest, TheKnownCheckpointDoesNotWaitForOtherStorage) {
+  options_.known_checkpoint = 300;
+  Make(1, 2);
+  Join(1);
+  Join(2);
+  Look(1);
+  Answer(2, -1, 300);
+  ASSERT_TRUE(Last<NewGeneration>(1).has_value());
+  EXPECT_EQ(Last<NewGeneration>(1)->loader, 1);
 }
 
 TEST_F(AdmissionTest, CheckpointsAreLookedForOnlyWhenNobodyHoldsTheState) {

@@ -34,7 +34,7 @@ std::vector<Message> OneOfEach() {
   done.saved = false;
   return {Hello{"default/job \"x\"", "pod\\", "a b", "s\u00fc\n", 7, 3, "node-1"},
           Join{"a.1", std::string(5000, 'x')},
-          MemberStatus{kHuge, "a.1", true, kFar, true, kHuge, ~uint64_t{0}},
+          MemberStatus{kHuge, "a.1", true, kFar, true, kHuge, ~uint64_t{0}, -1, "/ckpt", true},
           Down{"a.1", "mutex", -9, ""},
           Leave{"drain"},
           Progress{{record, StepRecord{}},
