@@ -139,12 +139,12 @@ void Visit(V& v, ProgramState& m) {
   v("phase", m.phase), v("generation", m.generation), v("rank", m.rank), v("world", m.world);
   v.Address("address", m.address), v("exitCode", m.exit_code), v.Name("evidence", m.evidence);
   v("message", m.message), v.Count("endedMicros", m.ended_us);
-  v.Optional("life", m.life), v.Key("key", m.key), v.OptionalList("ranks", m.ranks, kMaxRankCounts);
+  v.Life("life", m.life), v.Key("key", m.key), v.OptionalList("ranks", m.ranks, kMaxRankCounts);
 }
 template <class V>
 void Visit(V& v, StartProgram& m) {
   v("generation", m.generation), v.List("members", m.members, kMaxMembers);
-  v.Optional("life", m.life);
+  v.Life("life", m.life);
 }
 template <class V>
 void Visit(V& v, StopProgram& m) {
@@ -210,6 +210,7 @@ struct Writer {
   }
   // The kinds of fields differ for the reader only.
   void Name(const char* key, std::string& value) { object[key] = value; }
+  void Life(const char* key, int32_t& value) { Optional(key, value); }
   void Secret(const char* key, std::string& value) { object[key] = value; }
   void Key(const char* key, std::string& value) { Optional(key, value); }
   void Address(const char* key, std::string& value) { object[key] = value; }
@@ -379,6 +380,10 @@ struct Reader {
   void Address(const char* key, std::string& value) {
     Sized(key, value, kMaxAddressBytes);
     Require(IsPlain(value, kMaxAddressBytes), key, "too long or not printable ASCII");
+  }
+  void Life(const char* key, int32_t& value) {
+    Optional(key, value);
+    Require(value >= 0 && value <= kMaxLife, key, "out of range");
   }
   void Secret(const char* key, std::string& value) { Sized(key, value, kMaxSecretBytes); }
   void Key(const char* key, std::string& value) {

@@ -35,6 +35,8 @@ inline constexpr size_t kMaxRankCounts = 4096;
 inline constexpr int64_t kMaxCount = int64_t{1}
                                      << 53;  // steps and samples: sums and differences do not overflow
 
+inline constexpr int32_t kMaxLife = 1'000'000;  // the coordinator counts on from what an agent reports
+
 inline constexpr int32_t kMaxSlots = 1000;
 
 // Limits of a frame: from an agent, and in all.

@@ -206,6 +206,10 @@ TEST(Codec, ErrorsNameTheMember) {
       {R"({"type":"peersChecked","number":-1,"step":"end"})", "number"},
       {R"({"type":"peersChecked","number":1,"step":"connect","unreachable":[{"peer":0}]})",
        "unreachable[0].why: missing"},
+      {R"({"type":"startProgram","generation":1,"members":[],"life":-1})", "life: out of range"},
+      {R"({"type":"programState","phase":"ended","generation":1,"rank":0,"world":1,"address":"","exitCode":1,)"
+       R"("evidence":"exit","message":"","endedMicros":0,"life":2147483647})",
+       "life: out of range"},
       {R"({"type":"exit","code":2147483648,"reason":""})", "code"},
       {R"({"type":"exit","code":1e400,"reason":""})", "JSON"},
       {R"({"type":"exit","code":1,"code":2,"reason":""})", "duplicate"},

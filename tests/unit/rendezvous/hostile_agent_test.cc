@@ -234,7 +234,7 @@ class Spite {
     return odd + std::string(rng_.Below(130), static_cast<char>(rng_.Below(256)));
   }
 
-  std::string Body(const std::string& agent) {
+  std::string Body(const std::string& agent, bool programs = false) {
     static constexpr const char* kFields[] = {"job",
                                               "pod",
                                               "agent",
@@ -276,11 +276,25 @@ class Spite {
                                               "startStep",
                                               "stop",
                                               "code",
-                                              "validationAccuracy"};
+                                              "validationAccuracy",
+                                              "joined",
+                                              "phase",
+                                              "rank",
+                                              "world",
+                                              "endedMicros",
+                                              "life",
+                                              "key",
+                                              "ranks",
+                                              "number",
+                                              "unreachable",
+                                              "failure"};
     static constexpr const char* kTypes[] = {
-        "hello",   "join",    "status",        "down",  "leave", "progress",        "done", "facts", "ping",
-        "welcome", "prepare", "newGeneration", "evict", "exit",  "operationFailed", "bye"};
-    std::string body = std::string(R"({"type":")") + kTypes[rng_.Below(std::size(kTypes))] + "\"";
+        "hello", "join", "status",       "down",         "leave",       "progress",        "done",
+        "facts", "ping", "fatal",        "welcome",      "prepare",     "newGeneration",   "evict",
+        "exit",  "bye",  "peersChecked", "startProgram", "stopProgram", "operationFailed", "checkPeers"};
+    // Coordinators of programs read little else.
+    type_ = programs && rng_.Chance(0.6) ? "programState" : kTypes[rng_.Below(std::size(kTypes))];
+    std::string body = std::string(R"({"type":")") + type_ + "\"";
     for (const char* field : kFields) {
       if (!rng_.Chance(0.97)) continue;
       body += std::string(",\"") + field + "\":" + Value(field, agent);
@@ -292,21 +306,31 @@ class Spite {
 
  private:
   std::string Value(const std::string& field, const std::string& agent) {
-    if (rng_.Chance(0.03)) return Any();
+    if (rng_.Chance(type_ == "programState" ? 0.005 : 0.03)) return Any();
+    if (field == "phase") return Phase();
+    if (field == "step" && (type_ == "peersChecked" || type_ == "checkPeers"))
+      return rng_.Chance(0.5) ? R"("listen")" : R"("connect")";
+    if (field == "unreachable") return R"([{"peer":)" + Rank() + R"(,"why":)" + Text() + "}]";
+    if (field == "ranks")
+      return R"([{"size":)" + Rank() + R"(,"rank":)" + Rank() + R"(,"count":)" + Rank() + "}]";
+    if (field == "rank" || field == "world" || field == "life") return Rank();
+    if (field == "evidence" && rng_.Chance(0.5)) return R"("launcher")";
+    if (field == "exitCode" && rng_.Chance(0.5)) return "0";
     if (field == "member") return "\"" + agent + "." + std::to_string(1 + rng_.Below(3)) + "\"";
     if (field == "records") return "[" + Record() + "," + Record() + "]";
     if (field == "troubles") return "[" + Text() + "]";
     if (field == "members" || field == "sources") return "[]";
     if (field == "generation") return std::to_string(rng_.Chance(0.7) ? rng_.Below(8) : rng_.Next());
     if (field == "hasState" || field == "canRollBack" || field == "finished" || field == "saved" ||
-        field == "stop" || field == "permanent")
+        field == "stop" || field == "permanent" || field == "joined")
       return rng_.Chance(0.5) ? "true" : "false";
     if (field == "loss" || field == "validationLoss" || field == "validationAccuracy")
       return rng_.Chance(0.5) ? "\"0x7ff8000000000000\"" : "1e308";
     if (field == "paramsHash" || (field == "optimizerHash" && rng_.Chance(0.5)))
       return std::to_string(rng_.Below(3));
     if (field == "attempt" || field == "slot" || field == "step" || field == "exitCode" ||
-        field == "totalSteps" || field == "checkpointStep" || field == "startStep" || field == "code")
+        field == "totalSteps" || field == "checkpointStep" || field == "startStep" || field == "code" ||
+        field == "endedMicros" || field == "number")
       return Number();
     return Text();
   }
@@ -329,12 +353,57 @@ class Spite {
     const size_t size = rng_.Chance(0.95) ? rng_.Below(40) : rng_.Below(20'000);
     return "\"" + std::string(size, rng_.Chance(0.9) ? 'x' : '~') + "\"";
   }
+  std::string Phase() {
+    static constexpr const char* kPhases[] = {"idle", "running", "stopping", "ended"};
+    return std::string("\"") + kPhases[rng_.Below(std::size(kPhases))] + "\"";
+  }
+  std::string Rank() {
+    static constexpr int32_t kRanks[] = {0, 1, 2, 3, 4, -1, 4096, std::numeric_limits<int32_t>::max()};
+    return std::to_string(kRanks[rng_.Below(std::size(kRanks))]);
+  }
   std::string Record() {
     return R"({"step":)" + Number() + R"(,"loss":1,"lr":1,"gradNorm":1,"samples":)" + Number() +
            R"(,"generation":1,"workers":1,"seconds":"0x7ff8000000000000"})";
   }
   SplitMix64 rng_;
+  std::string type_;  // of the message being made
 };
+
+// The same against a coordinator of programs, which may adopt whatever its agents claim to run.
+TEST_F(HostileAgentTest, NoMessageAboutProgramsEndsTheServer) {
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    CoordinatorOptions options;
+    options.job = "default/bad";
+    options.min = options.target = options.max = 4;
+    options.slots = 2;
+    options.term = static_cast<uint32_t>(seed);
+    options.resumed = seed % 2 == 0;
+    ProgramOptions& programs = options.programs.emplace();
+    programs.adoption_grace = programs.gather_window = programs.stop_grace = programs.last_call =
+        milliseconds(2);
+    programs.check_limit = programs.check_pause = programs.stop_margin = programs.rank_grace =
+        milliseconds(2);
+    programs.policy.counts_ranks = seed % 3 == 0;
+    if (seed % 3 == 1) programs.policy.workers.restart = ProgramRestart::kAlone;
+    programs.policy.max_restarts = 1000;
+    programs.policy.backoff_initial = programs.policy.backoff_max = milliseconds(1);
+    server_->RemoveJob("default/bad");
+    server_->AddJob(options);
+    Spite spite(seed);
+    for (int round = 0; round < 4; ++round) {  // a message that cannot be read ends its connection
+      std::vector<std::unique_ptr<RawAgent>> agents;
+      for (int pod = 0; pod < 4; ++pod) {
+        agents.push_back(std::make_unique<RawAgent>(server_->port()));
+        agents.back()->Send(BadHello(pod));
+      }
+      for (int i = 0; i < 60; ++i) {
+        const size_t who = static_cast<size_t>(i) % agents.size();
+        agents[who]->SendBody(spite.Body("agent" + std::to_string(who), true));
+      }
+    }
+  }
+  ServeTheGoodJob();
+}
 
 TEST_F(HostileAgentTest, NoMessageEndsTheServer) {
   for (uint64_t seed = 1; seed <= 60; ++seed) {
