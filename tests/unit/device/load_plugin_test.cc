@@ -28,7 +28,11 @@ class LoadPlugin : public testing::Test {
     EXPECT_EQ(found.error().code, Code::kUnavailable);
     EXPECT_NE(found.error().message.find(why), std::string::npos) << found.error().message;
     EXPECT_EQ(DescribeAutoDevice(), "cpu (no GPU: " + found.error().message + ")");
+    // The fall back to the CPU is not silent where the plugin is installed.
+    testing::internal::CaptureStderr();
     EXPECT_EQ(Open({"auto", 1}).value()->Kind(), "cpu");
+    const bool said = testing::internal::GetCapturedStderr().find("no GPU is used") != std::string::npos;
+    EXPECT_EQ(said, std::filesystem::exists(PluginPath()));
     EXPECT_EQ(Open({"cpu", 1}).value()->Kind(), "cpu");
     const auto cuda = Open({"cuda", 1});
     ASSERT_FALSE(cuda.ok());

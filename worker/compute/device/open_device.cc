@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/log.h"
 #include "worker/compute/device/host_device.h"
 #include "worker/compute/device/load_plugin.h"
 
@@ -21,7 +22,12 @@ Result<std::unique_ptr<Device>> Open(const Options& options) {
   if (options.choice == "cpu") return NewHostDevice(options.threads);
   const auto found = FindPlugin();
   if (found.ok()) return found->plugin->create(options.transport);
-  if (options.choice == "auto") return NewHostDevice(options.threads);
+  if (options.choice == "auto") {
+    // A build without CUDA has no plugin. Where one is installed, a missing GPU may be a fault of the
+    // machine.
+    if (MayUseGpu(options.choice)) log::Warn("no GPU is used: {}", found.error().message);
+    return NewHostDevice(options.threads);
+  }
   return Error{Code::kUnavailable,
                fmt::format("no GPU for spec.training.device cuda, or for a pod that requests one: {}. See "
                            "`ringmaster devices` on this machine, or set the field to auto or cpu",
