@@ -235,9 +235,15 @@ bool Coordinator::ChooseLoader(const MembershipChange& change, std::vector<size_
   std::rotate(staying->begin(), best, best + 1);
   const int64_t floor = report_.checkpoint_step;
   const bool enough = found(staying->front()) >= floor;
-  if (enough && floor >= 0) return true;
-  if (AwaitSearch(change, *staying, now)) return false;
-  if (enough) return true;
+  if (!(enough && floor >= 0) && AwaitSearch(change, *staying, now)) return false;
+  if (enough) {
+    // Without a known step, an older checkpoint takes the place of a damaged one.
+    const Participant& loader = change.participants[staying->front()];
+    const std::string& text = loader.status->checkpoint_text;
+    if (text.find("; skipped ") != std::string::npos)
+      AddEvent(EventKind::kOther, PlaceOf(*loader.peer) + ": " + text, loader.peer->pod);
+    return true;
+  }
   std::string why = "the checkpoint of step " + std::to_string(floor) + " is missing: ";
   for (size_t n = 0; n < staying->size() && n < kMostNamed; ++n) {
     const Participant& participant = change.participants[(*staying)[n]];

@@ -3,6 +3,7 @@
 #include "worker/trainer/checkpoint_saver.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <thread>
 #include <utility>
 
@@ -33,10 +34,12 @@ std::string MissingCheckpoint(const std::string& folder, int64_t floor, const ch
     seen = fmt::format("the newest that can be loaded is {}", found->path);
     for (const std::string& skipped : found->skipped) seen += "; skipped " + skipped;
   }
+  const char* const node = std::getenv("RINGMASTER_NODE");
+  const std::string where = node == nullptr || *node == '\0' ? "" : fmt::format(" on node {}", node);
   return fmt::format(
-      "the checkpoint of step {} is missing: {}. Restore it, or give all workers the folder that has it "
+      "the checkpoint of step {} is missing{}: {}. Restore it, or give all workers the folder that has it "
       "(spec.checkpoint.path); to start over, create the job again with another folder",
-      floor, seen);
+      floor, where, seen);
 }
 
 Result<bool> CheckpointSaver::OpenWriter(Duration limit) {

@@ -125,7 +125,7 @@ MUTATIONS = [
          "if (plan.sources.empty()) next.checkpoint_floor = report_.checkpoint_step;", ";"),
     ]),
     ("SearchNotAwaited", "coordinator: takes a member that still looks for checkpoints for one that has none", [
-        ("admission.cc", "if (AwaitSearch(change, *staying, now)) return false;", ";"),
+        ("admission.cc", "AwaitSearch(change, *staying, now)", "false"),
     ]),
     ("AnyoneLoads", "coordinator: does not choose the worker that has the checkpoint", [
         ("admission.cc", "std::rotate(staying->begin(), best, best + 1);", ";"),

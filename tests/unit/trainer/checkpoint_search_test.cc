@@ -6,20 +6,22 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
 
 #include "tests/temp_folder.h"
 #include "worker/checkpoint/names.h"
+#include "worker/trainer/checkpoint_saver.h"
 
 namespace ringmaster::trainer {
 namespace {
 
 using testing::HasSubstr;
 
-// The manifest of the only checkpoint is a pipe: whoever opens it waits for a writer, as on storage that
-// hangs.
+// The manifest of the only checkpoint is a pipe: to open it waits for a writer, as a read does on storage
+// that hangs.
 class CheckpointSearchTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -68,6 +70,20 @@ TEST(CheckpointSearch, AJobWithoutCheckpointsHasNothingToLookFor) {
   search.Answer(Duration::zero(), &status);
   EXPECT_FALSE(status.looking);
   EXPECT_EQ(status.checkpoint_text, "spec.checkpoint.path is not set");
+}
+
+TEST(MissingCheckpoint, NamesTheNodeAndWhatWasFound) {
+  EXPECT_THAT(MissingCheckpoint("/ckpt", 50, nullptr),
+              HasSubstr("the checkpoint of step 50 is missing: /ckpt has no checkpoint. "));
+  ::setenv("RINGMASTER_NODE", "node-1", 1);
+  checkpoint::Loaded found;
+  found.path = "/ckpt/step-40";
+  found.skipped = {"/ckpt/step-50: truncated"};
+  EXPECT_THAT(
+      MissingCheckpoint("/ckpt", 50, &found),
+      HasSubstr("the checkpoint of step 50 is missing on node node-1: the newest that can be loaded is "
+                "/ckpt/step-40; skipped /ckpt/step-50: truncated. "));
+  ::unsetenv("RINGMASTER_NODE");
 }
 
 }  // namespace
