@@ -239,9 +239,10 @@ bool Coordinator::ChooseLoader(const MembershipChange& change, std::vector<size_
   if (enough) {
     // Without a known step, an older checkpoint takes the place of a damaged one.
     const Participant& loader = change.participants[staying->front()];
-    const std::string& text = loader.status->checkpoint_text;
-    if (text.find("; skipped ") != std::string::npos)
-      AddEvent(EventKind::kOther, PlaceOf(*loader.peer) + ": " + text, loader.peer->pod);
+    if (loader.status->checkpoint_damaged) {
+      AddEvent(EventKind::kOther, PlaceOf(*loader.peer) + ": " + loader.status->checkpoint_text,
+               loader.peer->pod);
+    }
     return true;
   }
   std::string why = "the checkpoint of step " + std::to_string(floor) + " is missing: ";

@@ -41,7 +41,7 @@ void Visit(V& v, MemberStatus& m) {
       v.Count("step", m.step);
   v("canRollBack", m.can_roll_back), v("paramsHash", m.params_hash), v("optimizerHash", m.optimizer_hash);
   v.Count("checkpointStep", m.checkpoint_step), v("checkpointText", m.checkpoint_text);
-  v.Optional("looking", m.looking);
+  v.Optional("checkpointDamaged", m.checkpoint_damaged), v.Optional("looking", m.looking);
 }
 template <class V>
 void Visit(V& v, Down& m) {

@@ -65,7 +65,8 @@ struct MemberStatus {
   // none, and for people where it looked and what it skipped.
   int64_t checkpoint_step = -1;
   std::string checkpoint_text = {};
-  bool looking = false;  // its storage is slow: the answer comes with a later Prepare
+  bool checkpoint_damaged = false;  // a newer one is there
+  bool looking = false;             // its storage is slow: the answer comes with a later Prepare
   bool operator==(const MemberStatus&) const = default;
 };
 

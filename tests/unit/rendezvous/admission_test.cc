@@ -302,6 +302,7 @@ TEST_F(AdmissionTest, AnEventNamesTheCheckpointThatWasSkippedAsDamaged) {
   status.member = Id(1);
   status.checkpoint_step = 40;
   status.checkpoint_text = "the newest in /ckpt is of step 40; skipped /ckpt/step-50: truncated";
+  status.checkpoint_damaged = true;
   On(MessageFrom{1, status});
   ASSERT_TRUE(Last<NewGeneration>(1).has_value());
   const auto named = [](const EventLine& line) {
