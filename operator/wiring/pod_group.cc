@@ -11,6 +11,7 @@
 #include "api/launch.h"
 #include "operator/core/model.h"
 #include "operator/wiring/names.h"
+#include "operator/wiring/native_gang.h"
 #include "operator/wiring/pod_shape.h"
 #include "operator/wiring/quantity.h"
 #include "operator/wiring/tree.h"
@@ -18,10 +19,10 @@
 namespace ringmaster::wiring {
 namespace {
 
-Json Group(const char* api_version, const api::TrainingJob& job, const std::string& job_uid,
-           const Context& context, Json spec) {
+Json Group(const std::string& api_version, const api::TrainingJob& job, const std::string& job_uid,
+           const Context& context, Json spec, const char* kind = "PodGroup") {
   Json group =
-      NewObject(api_version, "PodGroup", GroupName(job.metadata.name, context.attempt), job, job_uid);
+      NewObject(api_version.c_str(), kind, GroupName(job.metadata.name, context.attempt), job, job_uid);
   group["metadata"]["labels"][kAttemptLabel] = std::to_string(context.attempt);
   group["spec"] = std::move(spec);
   return group;
@@ -75,9 +76,8 @@ Json GroupOf(const api::TrainingJob& job, const std::string& job_uid, const Cont
     case Gang::kGate:
       return {};
     case Gang::kNative:
-      spec = {{"schedulingPolicy", {{"gang", {{"minCount", context.size}}}}}};
-      if (!scheduling.priorityClassName.empty()) spec["priorityClassName"] = scheduling.priorityClassName;
-      return Group("scheduling.k8s.io/v1beta1", job, job_uid, context, std::move(spec));
+      return Group(std::string(kNativeGroup) + "/" + context.native->version, job, job_uid, context,
+                   NativeGroupSpec(*context.native, job, context.size), context.native->kind);
     case Gang::kVolcano:
       spec = {{"minMember", context.size}};
       if (Json total = ResourcesOf(job, job_uid, context); !total.empty())
@@ -105,7 +105,7 @@ void JoinGroup(const api::TrainingJob& job, const Context& context, Json& pod) {
       AddOnce(ListIn(spec, "schedulingGates"), {{"name", kGangGate}});
       return;
     case Gang::kNative:
-      spec["schedulingGroup"] = {{"podGroupName", group}};
+      JoinNativeGroup(*context.native, group, spec);
       return;
     case Gang::kVolcano:
       ObjectIn(metadata, "annotations")["scheduling.k8s.io/group-name"] = group;

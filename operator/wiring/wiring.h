@@ -20,6 +20,7 @@
 #include "api/training_job.h"
 #include "base/json.h"
 #include "base/result.h"
+#include "operator/wiring/native_gang.h"
 
 namespace ringmaster::wiring {
 
@@ -57,6 +58,7 @@ struct Context {
   std::string coordinator_address;  // host:port that agents call
   std::string coordinator_ca_pem;   // its certificate authority, for the job's ConfigMap; empty: no TLS
   Gang gang = Gang::kGate;
+  const NativeApi* native = &kNativeApis[0];  // of Gang::kNative: the version that the cluster serves
   SchedulerNames schedulers;
   int64_t attempt = 1;
   int32_t size = 1;                         // pods of this attempt

@@ -18,7 +18,7 @@ TEST_F(KubeBackendTest, NativeGangScheduling) {
   const Key key = cluster_.Submit(Gang("job", 3, "auto"));
   EXPECT_EQ(Await(key).provider, core::GangProvider::kScheduler);
   ASSERT_TRUE(Write(key, core::PrepareGang{1, 3, 2}).ok());
-  const kube::Resource groups = kube::ResourceOf(kube::GangApi::kNative);
+  const kube::Resource groups = kube::ResourceOf(kube::GangApi::kNative, "v1beta1");
   const auto group = cluster_.Get(groups, wiring::GroupName("job", 1));
   ASSERT_TRUE(group.ok()) << group.error().message;
   EXPECT_EQ((*group)["spec"]["schedulingPolicy"]["gang"]["minCount"], 2);

@@ -6,6 +6,9 @@
 #include <iterator>
 #include <utility>
 
+#include "operator/kube/backend/resources.h"
+#include "operator/wiring/native_gang.h"
+
 namespace ringmaster::kube {
 namespace {
 
@@ -21,10 +24,7 @@ wiring::Gang GangOf(GangApi api) {
   return wiring::Gang::kNone;
 }
 
-bool Served(const GangApis& apis, GangApi api) {
-  const auto it = apis.find(api);
-  return it != apis.end() && it->second;
-}
+bool Served(const GangApis& apis, GangApi api) { return !ServedVersion(apis, api).empty(); }
 
 std::optional<wiring::Gang> IfServed(const GangApis& apis, GangApi api) {
   if (!Served(apis, api)) return std::nullopt;
@@ -33,16 +33,55 @@ std::optional<wiring::Gang> IfServed(const GangApis& apis, GangApi api) {
 
 }  // namespace
 
-Resource ResourceOf(GangApi api) {
+const char* NewestVersion(GangApi api) {
   switch (api) {
     case GangApi::kNative:
-      return {"scheduling.k8s.io", "v1beta1", "podgroups"};
+      return wiring::kNativeApis[0].version;
     case GangApi::kVolcano:
-      return {"scheduling.volcano.sh", "v1beta1", "podgroups"};
+      return "v1beta1";
     case GangApi::kCoscheduling:
-      return {"scheduling.x-k8s.io", "v1alpha1", "podgroups"};
+      return "v1alpha1";
+  }
+  return "";
+}
+
+Resource ResourceOf(GangApi api, std::string_view version) {
+  const wiring::NativeApi* native = wiring::FindNativeApi(version);
+  switch (api) {
+    case GangApi::kNative:
+      return {wiring::kNativeGroup, std::string(version), native != nullptr ? native->plural : "podgroups"};
+    case GangApi::kVolcano:
+      return {"scheduling.volcano.sh", std::string(version), "podgroups"};
+    case GangApi::kCoscheduling:
+      return {"scheduling.x-k8s.io", std::string(version), "podgroups"};
   }
   return {};
+}
+
+std::optional<GangApi> GangApiOf(std::string_view group, std::string_view plural) {
+  for (const GangApi api : kGangApis) {
+    if (ResourceOf(api, "").group != group) continue;
+    if (plural == "podgroups" || (api == GangApi::kNative && plural == "workloads")) return api;
+  }
+  return std::nullopt;
+}
+
+std::string ServedVersion(const GangApis& apis, GangApi api) {
+  const auto it = apis.find(api);
+  return it == apis.end() ? std::string() : it->second;
+}
+
+NativeVersions ReadNativeVersions(const Json& group) {
+  NativeVersions versions;
+  std::vector<std::string> listed;
+  for (const Json& item : json::Items(group, "versions")) listed.emplace_back(json::Text(item, "version"));
+  for (const wiring::NativeApi& api : wiring::kNativeApis)
+    if (std::find(listed.begin(), listed.end(), api.version) != listed.end()) versions.usable.push_back(&api);
+  const auto unknown = std::find_if(listed.begin(), listed.end(), [](const std::string& version) {
+    return version != kPriorityClasses.version && wiring::FindNativeApi(version) == nullptr;
+  });
+  if (unknown != listed.end()) versions.unknown = *unknown;
+  return versions;
 }
 
 const char* GangApiName(GangApi api) {

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
 #include "operator/core/job.h"
 #include "operator/kube/resource.h"
 #include "operator/wiring/wiring.h"
@@ -20,11 +21,25 @@ enum class GangApi : uint8_t { kNative, kVolcano, kCoscheduling };
 
 inline constexpr GangApi kGangApis[] = {GangApi::kNative, GangApi::kVolcano, GangApi::kCoscheduling};
 
-Resource ResourceOf(GangApi api);
+// Returns the objects that hold a gang in this version of the API.
+Resource ResourceOf(GangApi api, std::string_view version);
+// The only version of Volcano's and of coscheduling's; the newest of the native one that is known.
+const char* NewestVersion(GangApi api);
+// Returns whose object a resource of this group and name is; nullopt: it holds no gang.
+std::optional<GangApi> GangApiOf(std::string_view group, std::string_view plural);
 const char* GangApiName(GangApi api);  // as in spec.scheduling.gang
 
-// Result of discovery: served or not; absent: no answer yet.
-using GangApis = std::map<GangApi, bool>;
+// Result of discovery: the version that is served, empty: none; absent: no answer yet.
+using GangApis = std::map<GangApi, std::string>;
+std::string ServedVersion(const GangApis& apis, GangApi api);  // empty also without an answer
+
+// The versions of the group of native gangs that the API server lists: those that the operator can use, the
+// newest first, and of the others the first that is not the one of PriorityClasses.
+struct NativeVersions {
+  std::vector<const wiring::NativeApi*> usable;
+  std::string unknown;
+};
+NativeVersions ReadNativeVersions(const Json& group);
 
 // What decides about the gang of a job, except for the APIs.
 struct GangChoice {

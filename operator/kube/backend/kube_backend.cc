@@ -149,9 +149,7 @@ Collection KubeBackend::Watched(Resource resource, std::string label_selector, b
   collection.label_selector = std::move(label_selector);
   collection.metadata_only = metadata_only;
   const bool kueue = collection.resource.group == kWorkloads.group;
-  const bool group = kueue || std::any_of(std::begin(kGangApis), std::end(kGangApis), [&](GangApi api) {
-                       return ResourceOf(api) == collection.resource;
-                     });
+  const bool group = kueue || GangApiOf(collection.resource.group, collection.resource.plural).has_value();
   collection.on_failure = [this, watched = collection.resource, group, kueue](const Error& error) {
     if (kueue) {
       MutexLock lock(mutex_);
@@ -192,7 +190,7 @@ bool KubeBackend::Synced() const {
   }
   return std::all_of(std::begin(kGangApis), std::end(kGangApis), [&](GangApi api) {
     const auto it = apis.find(api);
-    return it != apis.end() && (!it->second || groups_.at(api)->synced());
+    return it != apis.end() && (it->second.empty() || groups_.at(api)->synced());
   });
 }
 

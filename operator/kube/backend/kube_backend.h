@@ -312,7 +312,8 @@ class KubeBackend final : public control::Backend {
   wiring::Context ContextOf(const JobRecord& job) const;
   // Records the objects that a PrepareGang has written, and deletes the gang objects of older attempts.
   void OnPrepared(const Job& job, const core::PrepareGang& action, std::vector<CreatedObject> created);
-  Store<ObjectRecord>* StoreOf(const std::string& kind, const std::string& api_version);
+  Store<ObjectRecord>* StoreOf(const Resource& resource);
+  bool HasLivePods(const JobRecord& job, int64_t attempt) const;
 
   // Returns the state of the job with this uid, and creates it if necessary.
   JobState& StateOf(const JobRecord& job) const RM_REQUIRES(mutex_);
@@ -330,11 +331,14 @@ class KubeBackend final : public control::Backend {
   // Periodic work on the reflectors' thread. Returns when it is due again.
   Time Housekeeping(Time now);
   void ForgetUnusedNodes();
-  // Asks the API server which PodGroup APIs it serves, and whether Kueue's.
+  // Asks the API server which versions of the gang schedulers' APIs it serves, and whether Kueue's.
   void Discover();
+  void DiscoverNative();
+  // Takes the first of these versions that is served.
+  void ChooseNative(std::vector<const wiring::NativeApi*> versions);
   // Calls done after an answer of the API server; without one, discovery is repeated soon.
   void AskWhetherServed(const Resource& resource, std::function<void(bool served)> done);
-  void OnDiscovered(GangApi api, bool served);
+  void OnDiscovered(GangApi api, const std::string& version);
   // Whether jobs may depend on whether Volcano's scheduler runs.
   bool AsksForVolcano() const RM_REQUIRES(mutex_);
   void ReadVolcanoLease();
@@ -441,7 +445,8 @@ class KubeBackend final : public control::Backend {
   bool pods_changed_ RM_GUARDED_BY(mutex_) = false;        // since last_trim_
   Time last_trim_ RM_GUARDED_BY(mutex_){};
   GangApis gang_apis_ RM_GUARDED_BY(mutex_);
-  std::set<GangApi> doubtful_ RM_GUARDED_BY(mutex_);  // the last answer was that it is not served any more
+  std::set<GangApi> doubtful_ RM_GUARDED_BY(mutex_);        // the last answer was another version, or none
+  std::string unknown_native_ RM_GUARDED_BY(mutex_);        // a version of native gangs that we cannot use
   std::optional<bool> volcano_runs_ RM_GUARDED_BY(mutex_);  // its scheduler; unset: not read yet
   LeaseView volcano_lease_ RM_GUARDED_BY(mutex_);
   Time volcano_at_ RM_GUARDED_BY(mutex_) = Time::min();  // when to read it again

@@ -34,8 +34,44 @@ void KubeBackend::DiscoverBy(Time at) {
 void KubeBackend::Discover() {
   AskWhetherServed(kWorkloads, [this](bool served) { OnKueue(served); });
   AskWhetherServed(kResourceSlices, [this](bool served) { OnDra(served); });
-  for (const GangApi api : kGangApis)
-    AskWhetherServed(ResourceOf(api), [this, api](bool served) { OnDiscovered(api, served); });
+  for (const GangApi api : {GangApi::kVolcano, GangApi::kCoscheduling}) {
+    const std::string version = NewestVersion(api);
+    AskWhetherServed(ResourceOf(api, version), [this, api, version](bool served) {
+      OnDiscovered(api, served ? version : std::string());
+    });
+  }
+  DiscoverNative();
+}
+
+void KubeBackend::DiscoverNative() {
+  client_.Raw(std::string("/apis/") + wiring::kNativeGroup, Guard([this](const Result<Json>& result) {
+                if (!result.ok() && result.error().code != Code::kNotFound)
+                  return DiscoverBy(Now() + kDiscoverSoon);
+                NativeVersions versions = result.ok() ? ReadNativeVersions(*result) : NativeVersions();
+                bool news = false;
+                {
+                  MutexLock lock(mutex_);
+                  news = unknown_native_ != versions.unknown;
+                  unknown_native_ = versions.unknown;
+                }
+                if (news && !versions.unknown.empty())
+                  log::Warn("gang=native version={}: not used, since this operator does not know it",
+                            versions.unknown);
+                ChooseNative(std::move(versions.usable));
+                if (!news) return;
+                for (const std::string& job : jobs_.Keys()) Notify(job);
+              }));
+}
+
+void KubeBackend::ChooseNative(std::vector<const wiring::NativeApi*> versions) {
+  if (versions.empty()) return OnDiscovered(GangApi::kNative, {});
+  const std::string version = versions.front()->version;
+  versions.erase(versions.begin());
+  AskWhetherServed(ResourceOf(GangApi::kNative, version),
+                   [this, version, others = std::move(versions)](bool served) {
+                     if (!served) return ChooseNative(others);
+                     OnDiscovered(GangApi::kNative, version);
+                   });
 }
 
 void KubeBackend::AskWhetherServed(const Resource& resource, std::function<void(bool served)> done) {
@@ -52,29 +88,26 @@ void KubeBackend::AskWhetherServed(const Resource& resource, std::function<void(
               }));
 }
 
-void KubeBackend::OnDiscovered(GangApi api, bool served) {
-  bool gone = false;
+void KubeBackend::OnDiscovered(GangApi api, const std::string& version) {
+  std::string before;
   {
     MutexLock lock(mutex_);
-    const auto known = gang_apis_.find(api);
-    const bool before = known != gang_apis_.end() && known->second;
-    gone = before && !served;
+    before = ServedVersion(gang_apis_, api);
     // A server that starts may not know all definitions yet, so one answer is not enough.
-    if (gone && doubtful_.insert(api).second) {
+    if (!before.empty() && before != version && doubtful_.insert(api).second) {
       discover_at_ = std::min(discover_at_, Now() + kDiscoverSoon);
       reflectors_.Wake();
       return;
     }
     doubtful_.erase(api);
-    gang_apis_[api] = served;
-    if (before == served) return;
+    gang_apis_[api] = version;
+    if (before == version) return;
   }
-  if (gone) {
-    reflectors_.Retire(ResourceOf(api));
+  if (!before.empty()) {
+    reflectors_.Retire(ResourceOf(api, before));
     groups_.at(api)->Clear();
-  } else {
-    Follow(Watched(ResourceOf(api), wiring::kJobLabel, true), *groups_.at(api));
   }
+  if (!version.empty()) Follow(Watched(ResourceOf(api, version), wiring::kJobLabel, true), *groups_.at(api));
   // Jobs may wait for the API from now on, and whether Volcano runs may matter.
   DiscoverBy(Now() + kDiscoverWanted);
   for (const std::string& job : jobs_.Keys()) Notify(job);
@@ -97,10 +130,8 @@ bool KubeBackend::WaitsForApi() const {
 // Nothing in the API says whether a scheduler runs. Volcano's elects a leader with a Lease of its own name.
 
 bool KubeBackend::AsksForVolcano() const {
-  const auto served = [this](GangApi api) RM_REQUIRES(mutex_) {
-    const auto it = gang_apis_.find(api);
-    return it != gang_apis_.end() && it->second;
-  };
+  const auto served = [this](GangApi api)
+                          RM_REQUIRES(mutex_) { return !ServedVersion(gang_apis_, api).empty(); };
   return options_.gang == core::GangMode::kAuto && served(GangApi::kVolcano) && !served(GangApi::kNative);
 }
 
@@ -139,8 +170,8 @@ void KubeBackend::WakeGroup(const std::string& name) {
   const Job job = jobs_.Get(name);
   if (!job || !options_.may_write()) return;
   const Json patch = {{"metadata", {{"annotations", {{kWokenAnnotation, WallSecondsText(WallNow())}}}}}};
-  client_.Patch(ResourceOf(GangApi::kCoscheduling), job->key.namespace_,
-                wiring::GroupName(job->key.name, job->status.ledger.attempt), "",
+  client_.Patch(ResourceOf(GangApi::kCoscheduling, NewestVersion(GangApi::kCoscheduling)),
+                job->key.namespace_, wiring::GroupName(job->key.name, job->status.ledger.attempt), "",
                 ApiClient::PatchType::kMerge, patch, [](const Result<Json>&) {});
 }
 

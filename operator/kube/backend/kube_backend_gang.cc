@@ -28,7 +28,10 @@ Resource ResourceOfObject(const Json& object) {
   if (slash != std::string_view::npos) resource.group = version.substr(0, slash);
   resource.version = slash == std::string_view::npos ? version : version.substr(slash + 1);
   const std::string_view kind = json::Text(object, "kind");
-  resource.plural = kind == "Service" ? "services" : kind == "ConfigMap" ? "configmaps" : "podgroups";
+  resource.plural = kind == "Service"     ? "services"
+                    : kind == "ConfigMap" ? "configmaps"
+                    : kind == "Workload"  ? "workloads"
+                                          : "podgroups";
   return resource;
 }
 
@@ -42,6 +45,8 @@ wiring::Context KubeBackend::ContextOf(const JobRecord& job) const {
   context.schedulers = options_.schedulers;
   context.host_port_base = PortsOf(job).first;
   MutexLock lock(mutex_);
+  if (const auto* native = wiring::FindNativeApi(ServedVersion(gang_apis_, GangApi::kNative)))
+    context.native = native;
   context.coordinator_ca_pem = authority_pem_;
   return context;
 }
@@ -94,12 +99,19 @@ Result<PortRange> KubeBackend::AllocatePorts(const JobRecord& job) {
 
 // ---- PrepareGang
 
-Store<ObjectRecord>* KubeBackend::StoreOf(const std::string& kind, const std::string& api_version) {
-  if (kind == "Service") return &services_;
-  if (kind == "ConfigMap") return &config_maps_;
-  for (auto& [api, store] : groups_)
-    if (ResourceOf(api).ApiVersion() == api_version) return store.get();
-  return nullptr;
+Store<ObjectRecord>* KubeBackend::StoreOf(const Resource& resource) {
+  if (resource.plural == "services") return &services_;
+  if (resource.plural == "configmaps") return &config_maps_;
+  const auto api = GangApiOf(resource.group, resource.plural);
+  return api ? groups_.at(*api).get() : nullptr;
+}
+
+// Whether pods of this attempt exist that have not ended.
+bool KubeBackend::HasLivePods(const JobRecord& job, int64_t attempt) const {
+  const auto pods = pods_.Group(job.key.ToString());
+  return std::any_of(pods.begin(), pods.end(), [&](const auto& record) {
+    return record->own->owner->uid == job.uid && record->own->pod.attempt == attempt && !record->ended;
+  });
 }
 
 // Writes all objects at the same time, since none needs another. Creates an object that does not exist,
@@ -152,9 +164,8 @@ class KubeBackend::Preparation : public std::enable_shared_from_this<Preparation
   };
 
   void Make(const Json& object) {
-    Part part{object,
-              backend_.StoreOf(object["kind"].get<std::string>(), object["apiVersion"].get<std::string>()),
-              ResourceOfObject(object), object["metadata"]["name"].get<std::string>()};
+    Part part{object, nullptr, ResourceOfObject(object), object["metadata"]["name"].get<std::string>()};
+    part.store = backend_.StoreOf(part.resource);
     CHECK(part.store != nullptr, "no store for {}", object["kind"].get<std::string>());
     if (!backend_.options_.may_write()) return Take(part, NotLeading());
     const auto known = part.store->Get(job_->key.namespace_ + "/" + part.name);
@@ -170,8 +181,45 @@ class KubeBackend::Preparation : public std::enable_shared_from_this<Preparation
   void Apply(const Part& part) {
     backend_.client_.Apply(part.resource, job_->key.namespace_, part.name, "", part.object, true,
                            backend_.Guard([self = shared_from_this(), part](const Result<Json>& result) {
+                             const bool refused = !result.ok() && result.error().code == Code::kInvalid;
+                             if (refused && part.resource.group == wiring::kNativeGroup)
+                               return self->ChangeImmutable(part);
                              self->Take(part, result);
                            }));
+  }
+  // A native gang whose size cannot be changed, in some versions of the API, is replaced. But Kubernetes
+  // keeps a group while its pods live, and they cannot join another one. Then the gang keeps its size until
+  // the next attempt, and only the mark of what it was prepared for changes.
+  void ChangeImmutable(const Part& part) {
+    if (backend_.HasLivePods(*job_, action_.attempt)) {
+      const Json mark = {
+          {"metadata",
+           {{"annotations",
+             {{kPreparedAnnotation, part.object["metadata"]["annotations"][kPreparedAnnotation]}}}}}};
+      return backend_.client_.Patch(
+          part.resource, job_->key.namespace_, part.name, "", ApiClient::PatchType::kMerge, mark,
+          backend_.Guard(
+              [self = shared_from_this(), part](const Result<Json>& result) { self->Take(part, result); }));
+    }
+    backend_.client_.Delete(part.resource, job_->key.namespace_, part.name, {},
+                            backend_.Guard([self = shared_from_this(), part](const Result<Json>& result) {
+                              if (!result.ok() && result.error().code != Code::kNotFound)
+                                return self->Take(part, result);
+                              self->Recreate(part);
+                            }));
+  }
+  void Recreate(const Part& part) {
+    backend_.client_.Create(
+        part.resource, job_->key.namespace_, part.object,
+        backend_.Guard([self = shared_from_this(), part](const Result<Json>& result) {
+          if (!result.ok() && result.error().code == Code::kAlreadyExists)
+            return self->Take(
+                part, Error{Code::kUnavailable,
+                            fmt::format("{} {}/{} of another size is being deleted", part.resource.plural,
+                                        self->job_->key.namespace_, part.name)});
+          self->Take(part, result);
+        }),
+        ApiClient::Response::kMetadata);
   }
   void Identify(const Part& part) {
     backend_.client_.Get(
@@ -265,13 +313,21 @@ void KubeBackend::OnPrepared(const Job& job, const core::PrepareGang& action,
   }
   // Delete the PodGroups of older attempts. Best effort: the garbage collector deletes them with the job.
   const std::string group = wiring::GroupName(job->key.name, action.attempt);
+  GangApis apis;
+  {
+    MutexLock lock(mutex_);
+    apis = gang_apis_;
+  }
   for (const auto& [api, store] : groups_) {
+    const std::string version = ServedVersion(apis, api);
+    if (version.empty()) continue;
     const auto records = store->Group(job->key.ToString());
     for (const auto& record : records) {
       if (record->owner->uid != job->uid || record->name == group) continue;
       DeleteOptions options;
       options.uid = record->uid;
-      client_.Delete(ResourceOf(api), job->key.namespace_, record->name, options, [](const Result<Json>&) {});
+      client_.Delete(ResourceOf(api, version), job->key.namespace_, record->name, options,
+                     [](const Result<Json>&) {});
     }
   }
   Notify(job->key.ToString());

@@ -230,7 +230,8 @@ std::optional<core::Refusal> KubeBackend::PreflightOf(const JobRecord& job, cons
     MutexLock lock(mutex_);
     inputs =
         fmt::format("{}/{}/{}/{}/{}", job.spec->job.spec_generation, ending, no_class, no_topology, queue);
-    for (const auto& [api, served] : gang_apis_) inputs += served ? '+' : '-';
+    for (const auto& [api, version] : gang_apis_) inputs += '/' + version;
+    inputs += '/' + unknown_native_;
     inputs += volcano_runs_.value_or(false) ? '+' : '-';
     const JobState& state = StateOf(job);
     if (state.preflight_inputs == inputs) return state.preflight;
@@ -292,13 +293,22 @@ std::optional<std::string> KubeBackend::RefusalOf(const JobRecord& job, const st
     return missing;
   }
   std::optional<wiring::Gang> gang;
+  std::string unknown;
   {
     MutexLock lock(mutex_);
     gang = ChosenGang(job);
+    unknown = unknown_native_;
   }
   if (!gang) {
     kind = core::RefusalKind::kNoGangProvider;
-    if (job.spec->job.gang == core::GangMode::kAuto)
+    const core::GangMode mode = job.spec->job.gang;
+    if (!unknown.empty() && (mode == core::GangMode::kAuto ? options_.gang : mode) == core::GangMode::kNative)
+      return fmt::format(
+          "the API server serves {}/{}, and of its gangs this operator knows {} to {}: upgrade the operator, "
+          "or set spec.scheduling.gang to gate",
+          wiring::kNativeGroup, unknown, std::rbegin(wiring::kNativeApis)->version,
+          wiring::kNativeApis[0].version);
+    if (mode == core::GangMode::kAuto)
       return "the operator's flag --gang names a scheduler whose PodGroup the API server does not serve";
     return fmt::format("spec.scheduling.gang is {} and the API server serves no such PodGroup",
                        job.ToApi().spec.scheduling.gang);

@@ -139,11 +139,11 @@ TEST(SleepingGroupsTest, FreeCapacityWakesThemSoon) {
 TEST(GangApisTest, ChoosesByModeAndServedApis) {
   using core::GangMode;
   using wiring::Gang;
-  const GangApis none{{GangApi::kNative, false}, {GangApi::kVolcano, false}, {GangApi::kCoscheduling, false}};
+  const GangApis none{{GangApi::kNative, ""}, {GangApi::kVolcano, ""}, {GangApi::kCoscheduling, ""}};
   GangApis volcano = none;
-  volcano[GangApi::kVolcano] = true;
+  volcano[GangApi::kVolcano] = "v1beta1";
   GangApis all = volcano;
-  all[GangApi::kNative] = true;
+  all[GangApi::kNative] = "v1alpha2";
   const auto choose = [](GangMode mode, int32_t pods, const GangApis& apis,
                          GangMode automatic = GangMode::kAuto, bool volcano_runs = false) {
     return ChooseGang({mode, automatic, pods, volcano_runs}, apis);
@@ -167,6 +167,29 @@ TEST(GangApisTest, ChoosesByModeAndServedApis) {
   EXPECT_EQ(choose(GangMode::kNative, 8, {}), std::nullopt);
   EXPECT_TRUE(IsAvailable(Gang::kGate, none) && IsAvailable(Gang::kVolcano, volcano));
   EXPECT_FALSE(IsAvailable(Gang::kVolcano, none));
+}
+
+TEST(GangApisTest, NativeVersionsTheNewestFirst) {
+  const auto read = [](const std::vector<std::string>& versions) {
+    Json listed = Json::array();
+    for (const std::string& version : versions) listed.push_back({{"version", version}});
+    const NativeVersions found = ReadNativeVersions({{"versions", listed}});
+    std::vector<std::string> names;
+    for (const wiring::NativeApi* api : found.usable) names.emplace_back(api->version);
+    return std::pair(names, found.unknown);
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(read({}), std::pair(Names{}, std::string()));
+  EXPECT_EQ(read({"v1"}), std::pair(Names{}, std::string())) << "priority classes only";
+  EXPECT_EQ(read({"v1", "v1alpha1"}), std::pair(Names{"v1alpha1"}, std::string()));
+  EXPECT_EQ(read({"v1", "v1alpha2", "v1alpha3", "v1beta1"}),
+            std::pair((Names{"v1beta1", "v1alpha3", "v1alpha2"}), std::string()));
+  EXPECT_EQ(read({"v1", "v1beta2"}), std::pair(Names{}, std::string("v1beta2")));
+  EXPECT_EQ(ReadNativeVersions("nonsense").usable.size(), 0U);
+  EXPECT_EQ(ResourceOf(GangApi::kNative, "v1alpha1").plural, "workloads");
+  EXPECT_EQ(GangApiOf("scheduling.k8s.io", "workloads"), GangApi::kNative);
+  EXPECT_EQ(GangApiOf("kueue.x-k8s.io", "workloads"), std::nullopt);
+  EXPECT_EQ(GangApiOf("scheduling.k8s.io", "priorityclasses"), std::nullopt);
 }
 
 }  // namespace

@@ -39,6 +39,7 @@ void ReadHeader(const std::string& text, Case& item) {
     if (colon == std::string::npos) continue;
     const std::string key = line.substr(2, colon - 2), value = line.substr(colon + 2);
     if (key == "gang") context.gang = kGangs.at(value);
+    if (key == "native") context.native = FindNativeApi(value);
     if (key == "attempt") context.attempt = std::stoll(value);
     if (key == "excluded") context.excluded_nodes = Split(value);
     if (key == "avoided") context.avoided_nodes = Split(value);

@@ -309,6 +309,34 @@ TEST(Gang, OneGroupPerAttempt) {
   }
 }
 
+// A server drops or refuses fields that its version does not have.
+TEST(Gang, EachNativeVersionHasItsObjectAndItsFieldOfThePods) {
+  Context context = PlainContext();
+  context.gang = Gang::kNative;
+  context.size = 3;
+  const api::TrainingJob job = JobWith("  scheduling: {priorityClassName: high}\n");
+  for (const NativeApi& api : kNativeApis) {
+    context.native = &api;
+    const Json group = ObjectsOf(job, "uid-1", context).back();
+    const std::string name = group["metadata"]["name"];
+    const Json pod = Pod(job, 0, context)["spec"];
+    EXPECT_EQ(group["apiVersion"], std::string("scheduling.k8s.io/") + api.version);
+    const Json gang = {{"gang", {{"minCount", 3}}}};
+    if (std::string(api.version) == "v1alpha1") {
+      EXPECT_EQ(group["kind"], "Workload");
+      EXPECT_EQ(group["spec"]["podGroups"], Json::array({{{"name", "pods"}, {"policy", gang}}}));
+      EXPECT_EQ(group["spec"]["controllerRef"]["apiGroup"], "ringmaster.dev");
+      EXPECT_EQ(pod["workloadRef"], (Json{{"name", name}, {"podGroup", "pods"}}));
+      EXPECT_FALSE(pod.contains("schedulingGroup"));
+    } else {
+      EXPECT_EQ(group["kind"], "PodGroup");
+      EXPECT_EQ(group["spec"], (Json{{"priorityClassName", "high"}, {"schedulingPolicy", gang}}));
+      EXPECT_EQ(pod["schedulingGroup"], (Json{{"podGroupName", name}}));
+      EXPECT_FALSE(pod.contains("workloadRef"));
+    }
+  }
+}
+
 TEST(Gang, OnlyTheGateAddsASchedulingGate) {
   Context context = PlainContext();
   for (const Gang gang : {Gang::kNone, Gang::kNative, Gang::kVolcano, Gang::kCoscheduling}) {

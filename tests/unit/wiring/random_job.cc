@@ -209,6 +209,7 @@ Context RandomContext(uint64_t seed, const api::TrainingJob& job) {
   context.coordinator_address = "coordinator:7470";
   if (maker.Chance(0.8)) context.coordinator_ca_pem = "authority\n";
   context.gang = static_cast<Gang>(maker.Below(5));
+  context.native = &kNativeApis[seed % std::size(kNativeApis)];
   context.attempt = maker.Below(999'999'999) + 1;
   context.size = job.spec.workers.replicas;
   for (int i = maker.Below(4); i > 0; --i) context.excluded_nodes.push_back(fmt::format("node-{}", i));

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Kubernetes' own gangs: which version of their API the operator uses, and how it changes immutable ones.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/unit/kube_watch/backend_fixture.h"
+
+namespace ringmaster::kube {
+namespace {
+
+// Native gangs in the versions that the API server serves.
+class NativeGang : public BackendTest {
+ protected:
+  // `all` are listed, and gangs are served by `served`, if that is not empty.
+  void StartWith(const std::vector<std::string>& all, const std::string& served,
+                 const char* gang = "native") {
+    Json job = Json::parse(kJobOnServer);
+    job["spec"]["scheduling"]["gang"] = gang;
+    job_ = job.dump();
+    Json versions = Json::array();
+    for (const std::string& version : all) versions.push_back({{"version", version}});
+    objects_ = served == "v1alpha1" ? "workloads" : "podgroups";
+    on_get_ = [this, served, group = Json({{"versions", versions}}).dump()](
+                  const HttpRequest& request) -> std::optional<HttpResponse> {
+      const std::string path = "/apis/scheduling.k8s.io";
+      if (request.target == path) return Response(200, group);
+      if (request.target == path + "/" + served)
+        return Response(200, Json({{"resources", {{{"name", objects_}}}}}).dump());
+      if (request.target.find(objects_ + "?") != std::string::npos &&
+          request.target.find("limit=") != std::string::npos)
+        return Response(200, R"({"metadata": {"resourceVersion": "10"}, "items": []})");
+      if (request.target.find(objects_ + "/a-1") != std::string::npos) return Response(200, group_.dump());
+      return std::nullopt;
+    };
+    on_post_ = [this](const HttpRequest& request) -> Result<HttpResponse> {
+      const std::string plural = request.target.substr(0, request.target.find('?'));
+      requests_.push_back("POST " + plural.substr(plural.rfind('/') + 1));
+      if (!plural.ends_with(objects_)) return Response(201, R"({"metadata": {"resourceVersion": "11"}})");
+      if (!group_.is_null()) return Response(409, R"({"kind": "Status", "reason": "AlreadyExists"})");
+      posted_ = Json::parse(request.body);
+      group_ = posted_;
+      return Response(201, R"({"metadata": {"resourceVersion": "11"}})");
+    };
+    // As the API server: policies are immutable.
+    on_change_ = [this](const HttpRequest& request) -> Result<HttpResponse> {
+      if (request.method == "DELETE") {
+        requests_.push_back("DELETE");
+        if (!protected_) group_ = nullptr;
+        return Response(200, R"({"kind": "Status", "status": "Success"})");
+      }
+      const Json body = Json::parse(request.body);
+      if (request.target.find(objects_) == std::string::npos)
+        return Response(200, R"({"metadata": {"resourceVersion": "12"}})");
+      if (body.contains("spec") && body["spec"] != group_["spec"]) {
+        requests_.push_back("refused");
+        return Response(422, R"({"kind": "Status", "reason": "Invalid", "message": "field is immutable"})");
+      }
+      requests_.push_back("PATCH");
+      group_["metadata"]["annotations"].update(body["metadata"]["annotations"]);
+      return Response(200, R"({"metadata": {"resourceVersion": "12"}})");
+    };
+    KubeBackend::Options options;
+    options.context = [](const control::Key&) { return wiring::Context(); };
+    Start(std::move(options));
+    EXPECT_TRUE(Await([&] { return backend_->Synced(); }));
+  }
+  Result<control::Revision> Write(core::Action action) {
+    auto done = std::make_shared<std::promise<Result<control::Revision>>>();
+    auto future = done->get_future();
+    backend_->Execute({kKey, "u", std::move(action), control::Revision{7}},
+                      [done](Result<control::Revision> result) { done->set_value(std::move(result)); });
+    return future.get();
+  }
+  Json MinCount() const {
+    const Json& spec = group_["spec"];
+    return spec.contains("podGroups") ? spec["podGroups"][0]["policy"]["gang"]["minCount"]
+                                      : spec["schedulingPolicy"]["gang"]["minCount"];
+  }
+
+  std::string objects_;  // the collection of the gangs
+  Json group_;           // the object of the gang on the server; null: none
+  Json posted_;
+  bool protected_ = false;  // the server keeps the object of the gang
+  std::vector<std::string> requests_;
+};
+
+TEST_F(NativeGang, IsCreatedInTheNewestVersionThatIsServed) {
+  StartWith({"v1", "v1beta1", "v1alpha2", "v1alpha1"}, "v1alpha2", "auto");  // only classes in v1beta1
+  EXPECT_EQ(backend_->Observe(kKey)->observed.provider, core::GangProvider::kScheduler);
+  ASSERT_TRUE(Write(core::PrepareGang{1, 2, 2}).ok());
+  EXPECT_EQ(posted_["apiVersion"], "scheduling.k8s.io/v1alpha2");
+  EXPECT_EQ(posted_["kind"], "PodGroup");
+  EXPECT_EQ(MinCount(), 2);
+  EXPECT_TRUE(backend_->Observe(kKey)->observed.prepared.has_value());
+}
+
+TEST_F(NativeGang, IsAWorkloadInKubernetes135) {
+  StartWith({"v1", "v1alpha1"}, "v1alpha1");
+  ASSERT_TRUE(Write(core::PrepareGang{1, 2, 2}).ok());
+  EXPECT_EQ(posted_["apiVersion"], "scheduling.k8s.io/v1alpha1");
+  EXPECT_EQ(posted_["kind"], "Workload");
+  EXPECT_EQ(MinCount(), 2);
+}
+
+TEST_F(NativeGang, OfAnotherSizeReplacesAnImmutableOne) {
+  for (const char* version : {"v1alpha1", "v1alpha2"}) {
+    requests_.clear();
+    group_ = nullptr;
+    StartWith({"v1", version}, version);
+    ASSERT_TRUE(Write(core::PrepareGang{1, 4, 4}).ok());
+    requests_.clear();
+    ASSERT_TRUE(Write(core::PrepareGang{1, 4, 3}).ok());
+    const std::string post = "POST " + objects_;
+    EXPECT_THAT(requests_, testing::IsSupersetOf({std::string("refused"), std::string("DELETE"), post}));
+    EXPECT_EQ(MinCount(), 3);
+    EXPECT_EQ(backend_->Observe(kKey)->observed.prepared, (core::PrepareGang{1, 4, 3}));
+    backend_->Stop();
+    backend_.reset();
+  }
+}
+
+// Kubernetes keeps a group for a while after its last pod.
+TEST_F(NativeGang, ThatIsBeingDeletedIsReplacedLater) {
+  StartWith({"v1", "v1alpha2"}, "v1alpha2");
+  ASSERT_TRUE(Write(core::PrepareGang{1, 4, 4}).ok());
+  protected_ = true;
+  const auto refused = Write(core::PrepareGang{1, 4, 3});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, Code::kUnavailable) << refused.error().message;
+  protected_ = false;
+  EXPECT_TRUE(Write(core::PrepareGang{1, 4, 3}).ok());
+  EXPECT_EQ(MinCount(), 3);
+}
+
+// Its pods cannot join another one.
+TEST_F(NativeGang, ThatIsImmutableKeepsItsSizeWhileItsPodsLive) {
+  StartWith({"v1", "v1alpha2"}, "v1alpha2");
+  ASSERT_TRUE(Write(core::PrepareGang{1, 4, 4}).ok());
+  Line("pods", "ADDED", PodOnServer("a-1-0", R"({"containers": []})", 20));
+  requests_.clear();
+  ASSERT_TRUE(Write(core::PrepareGang{1, 4, 3}).ok());
+  EXPECT_THAT(requests_, testing::Not(testing::Contains("DELETE")));
+  EXPECT_EQ(MinCount(), 4);
+  EXPECT_EQ(backend_->Observe(kKey)->observed.prepared, (core::PrepareGang{1, 4, 3}));
+}
+
+TEST_F(NativeGang, OfAnUnknownVersionIsRefused) {
+  StartWith({"v1", "v1beta2"}, "v1beta2");
+  const auto refusal = backend_->Observe(kKey)->observed.preflight;
+  ASSERT_TRUE(refusal.has_value());
+  EXPECT_EQ(refusal->kind, core::RefusalKind::kNoGangProvider);
+  EXPECT_EQ(
+      refusal->message,
+      "the API server serves scheduling.k8s.io/v1beta2, and of its gangs this operator knows v1alpha1 to "
+      "v1beta1: upgrade the operator, or set spec.scheduling.gang to gate");
+}
+
+TEST_F(NativeGang, OfAnUnknownVersionLeavesAutoTheGate) {
+  StartWith({"v1", "v1beta2"}, "v1beta2", "auto");
+  EXPECT_FALSE(backend_->Observe(kKey)->observed.preflight.has_value());
+  EXPECT_EQ(backend_->Observe(kKey)->observed.provider, core::GangProvider::kGate);
+}
+
+}  // namespace
+}  // namespace ringmaster::kube
