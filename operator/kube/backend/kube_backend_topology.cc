@@ -28,8 +28,9 @@ std::vector<std::string> KeysOf(const core::Job& job) {
 // Whether people would look at this label for a topology.
 bool SaysWhere(const std::string& label) {
   if (label == "kubernetes.io/hostname") return false;
-  static constexpr const char* kWords[] = {"topology", "zone",   "rack",  "block",
-                                           "clique",   "switch", "spine", "leaf"};
+  static constexpr const char* kWords[] = {
+      "topology", "zone",   "rack",     "block",  "clique",    "switch",        "spine",
+      "leaf",     "fabric", "superpod", "island", "agentpool", "nvlink.domain", "accelerator.topograph"};
   return std::any_of(std::begin(kWords), std::end(kWords),
                      [&](const char* word) { return label.find(word) != std::string::npos; });
 }

@@ -2,6 +2,7 @@
 
 // KubeBackend over scripted responses: what it does before a response arrives, and after one that no real
 // API server gives on demand.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -276,6 +277,29 @@ TEST_F(BackendTest, AJobWaitsForALabelOfItsTopology) {
   EXPECT_EQ(backend_->DomainOf(kKey, "n1"), "");
   Line("nodes", "DELETED", NodeOnServer("n2", R"("example.com/leaf": "x")", 22));
   EXPECT_TRUE(preflight().has_value());
+}
+
+// The labels of docs/operate/topology.md, which users look for when theirs is missing.
+TEST_F(BackendTest, ARefusedTopologyNamesTheLabelsOfEachCloud) {
+  Json job = Json::parse(kJobOnServer);
+  job["spec"]["scheduling"]["topology"]["required"] = "example.com/none";
+  job_ = job.dump();
+  Start({});
+  ASSERT_TRUE(Await([&] { return backend_->Synced(); }));
+  int revision = 20;
+  for (const std::string label :
+       {"topology.kubernetes.io/zone", "nvidia.com/gpu.clique", "network.topology.nvidia.com/leaf",
+        "accelerator.topograph.run/domain", "fabric.topograph.run/tier-0",
+        "cloud.google.com/gce-topology-block", "topology.k8s.aws/network-node-layer-3",
+        "oci.oraclecloud.com/rdma.hpc_island_id", "oci.oraclecloud.com/rdma.local_block_id",
+        "ib.coreweave.cloud/fabric", "ib.coreweave.cloud/superpod", "ib.coreweave.cloud/leafgroup",
+        "node.coreweave.cloud/rack", "ds.coreweave.com/nvlink.domain", "kubernetes.azure.com/agentpool"}) {
+    const std::string node = NodeOnServer("n", fmt::format(R"("{}": "x")", label), ++revision);
+    Line("nodes", revision == 21 ? "ADDED" : "MODIFIED", node);
+    const auto refused = backend_->Observe(kKey)->observed.preflight;
+    ASSERT_TRUE(refused.has_value());
+    EXPECT_TRUE(refused->message.ends_with("nodes have " + label)) << refused->message;
+  }
 }
 
 // As the API server applies it: the field of the job goes before the template's.
