@@ -216,6 +216,7 @@ class Operator {
       now.jobs_by_phase.emplace_back(core::PhaseName(static_cast<core::Phase>(i)), census.jobs[i]);
     now.pods = census.pods;
     now.gangs_waiting = census.gangs_waiting;
+    now.queue_lengths = std::move(census.queue_lengths);
     now.workers_by_gpu = std::move(census.workers_by_gpu);
     now.workers_with_device_fault = census.workers_with_device_fault;
     now.stragglers = census.stragglers;

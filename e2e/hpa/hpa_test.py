@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A HorizontalPodAutoscaler grows and shrinks a job by its speed: operator, Prometheus, the metrics adapter and the controller
-of Kubernetes are real, and so are the agents and trainers, which run here in place of the pods of fake nodes. The rule of the
-adapter and the manifest are those of docs/operate/autoscalers.md."""
+"""HorizontalPodAutoscalers: one grows and shrinks a job by its speed, another one grows by the length of the operator's queue.
+Operator, Prometheus, the metrics adapter and the controller of Kubernetes are real, and so are the agents and trainers, which run
+here in place of the pods of fake nodes. The rules of the adapter and the manifests are those of docs/operate/autoscalers.md."""
 
 import json
 import pathlib
@@ -24,16 +24,18 @@ from supervisor import free_ports  # noqa: E402
 PAGE = ROOT / "docs/operate/autoscalers.md"
 METRIC = "ringmaster_job_samples_per_second"
 NAME = "llama"  # the job on that page
+POOL = "gpu-nodes"  # the pool of nodes there; here a Deployment, which has the scale subresource, too
 # A pod is there for this long after its deletion: its agent, which the test asks to end, leaves meanwhile.
 LEAVING_MS = 20_000
 
 
 def blocks():
-    """Returns the YAML on the page: the rule of the adapter and the HorizontalPodAutoscaler."""
+    """Returns the YAML on the page: the rules of the adapter and the HorizontalPodAutoscalers of a job and of a pool of nodes."""
     found = re.findall(r"^```yaml\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
-    (rule,) = [text for text in found if text.startswith("rules:")]
-    (autoscaler,) = [text for text in found if "HorizontalPodAutoscaler" in text]
-    return rule, autoscaler
+    (rules,) = [text for text in found if text.startswith("rules:")]
+    (of_job,) = [text for text in found if "HorizontalPodAutoscaler" in text and f"name: {NAME}" in text]
+    (of_pool,) = [text for text in found if "HorizontalPodAutoscaler" in text and f"name: {POOL}" in text]
+    return rules, of_job, of_pool
 
 
 def built():
@@ -122,10 +124,12 @@ class Hpa(unittest.TestCase):
             raise
 
     def speed(self):
-        """Returns the metric of the job as the API server serves it, or None."""
-        path = f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/default/trainingjobs.ringmaster.dev/{NAME}/{METRIC}"
+        return self.served(f"trainingjobs.ringmaster.dev/{NAME}/{METRIC}")
+
+    def served(self, path):
+        """Returns a metric of the namespace as the API server serves it, or None."""
         try:
-            items = self.cluster.api.get(path)["items"]
+            items = self.cluster.api.get(f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/default/{path}")["items"]
         except Exception:  # noqa: BLE001  not served yet, or no series
             return None
         text = items[0]["value"] if items else ""
@@ -136,6 +140,28 @@ class Hpa(unittest.TestCase):
 
     def full(self, count):
         return self.rig.running(NAME, count) and self.rig.status(NAME).get("readyReplicas") == count
+
+    def test_by_the_queue(self):
+        pod = {"metadata": {"labels": {"app": POOL}}, "spec": {"containers": [{"name": "x", "image": "registry.local/x:1"}]}}
+        self.cluster.apply_text(json.dumps({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": POOL},
+            "spec": {"replicas": 1, "selector": {"matchLabels": {"app": POOL}}, "template": pod}}))
+        self.addCleanup(self.cluster.kubectl, "delete", f"deployment/{POOL}", f"hpa/{POOL}", "--ignore-not-found")
+        text, count = re.subn(r"apiVersion: cluster\.x-k8s\.io/\w+, kind: MachineDeployment",
+                              "apiVersion: apps/v1, kind: Deployment", blocks()[2])
+        self.assertEqual(count, 1)
+        text, count = re.subn("name: research", "name: default", text)
+        self.assertEqual(count, 1)
+        self.cluster.apply_text(text)
+        waiting = ["waits-0", "waits-1", "waits-2"]
+        for name in waiting:
+            self.addCleanup(self.cluster.kubectl, "delete", "tj", name, "--timeout=60s")
+            self.rig.apply(job(name, replicas=9, spec={"scheduling": {"gang": "gate"}}))  # the node has eight GPUs
+        self.wait(lambda: self.served("metrics/ringmaster_queue_length") == len(waiting),
+                  "the adapter serves the length of the queue")
+        pool = f"/apis/apps/v1/namespaces/default/deployments/{POOL}"
+        self.wait(lambda: self.cluster.api.get(pool)["spec"]["replicas"] == len(waiting), "the pool is scaled up")
+        self.assertEqual([self.rig.pods(name) for name in waiting], [[], [], []])
 
     def test_by_the_speed(self):
         words = random.Random(1)

@@ -131,6 +131,9 @@ class Metrics::Impl {
   Family<Gauge>& jobs = MakeGauge("ringmaster_jobs", "Jobs by phase.");
   Family<Gauge>& pods = MakeGauge("ringmaster_worker_pods", "Worker pods.");
   Family<Gauge>& gangs_waiting = MakeGauge("ringmaster_gangs_waiting", "Gangs that wait for capacity.");
+  Family<Gauge>& queue_length =
+      MakeGauge("ringmaster_queue_length",
+                "Gangs of a namespace that wait for capacity, by job_namespace, of each one that has jobs.");
   Family<Gauge>& workers_connected =
       MakeGauge("ringmaster_workers_connected", "Agents connected to this process's rendezvous server.");
   Family<Gauge>& gpu_workers =
@@ -181,6 +184,7 @@ class Metrics::Impl {
   std::map<std::string, Gauge*> busy_workers RM_GUARDED_BY(mutex);
   std::map<std::pair<std::string, std::string>, Gauge*> gpus RM_GUARDED_BY(mutex);  // all since the start
   std::map<std::pair<std::string, std::string>, Gauge*> training RM_GUARDED_BY(mutex);
+  std::map<std::string, Gauge*> queues RM_GUARDED_BY(mutex);
 
   void ReadProcess() {
     const std::vector<std::string> stat = ProcessStat();
@@ -226,6 +230,15 @@ class Metrics::Impl {
     for (const auto& [gpu, count] : now.workers_by_gpu) {
       Gauge* const gauge = &gpu_workers.Add({{"gpu", gpu.first}, {"driver", gpu.second}});
       gpus.try_emplace(gpu, gauge).first->second->Set(static_cast<double>(count));
+    }
+    std::erase_if(queues, [&](const auto& known) {
+      if (now.queue_lengths.contains(known.first)) return false;
+      queue_length.Remove(known.second);
+      return true;
+    });
+    for (const auto& [space, length] : now.queue_lengths) {
+      Gauge* const gauge = &queue_length.Add({{"job_namespace", space}});
+      queues.try_emplace(space, gauge).first->second->Set(static_cast<double>(length));
     }
     std::erase_if(training, [&](const auto& known) {
       if (now.samples_per_second.contains(known.first)) return false;

@@ -213,6 +213,7 @@ KubeBackend::Census KubeBackend::TakeCensus() const {
         display.Of(core::ConditionType::kScheduled).reason == core::Reason::kWaitingForCapacity ||
         display.Of(core::ConditionType::kScheduled).reason == core::Reason::kPreempting;
     census.gangs_waiting += waits ? 1 : 0;
+    census.queue_lengths[job->key.namespace_] += waits ? 1 : 0;
   }
   MutexLock lock(mutex_);
   census.pods = worker_pods_;

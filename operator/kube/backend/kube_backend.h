@@ -117,6 +117,7 @@ class KubeBackend final : public control::Backend {
     std::array<int64_t, static_cast<size_t>(core::kLastPhase) + 1> jobs{};  // by phase
     int64_t pods = 0;                                                       // of jobs
     int64_t gangs_waiting = 0;                                              // jobs that wait for capacity
+    std::map<std::string, int64_t> queue_lengths;  // the same by namespace, of each one that has jobs
     std::map<std::pair<std::string, std::string>, int64_t> workers_by_gpu;  // by model and driver
     int64_t workers_with_device_fault = 0;
     int64_t stragglers = 0;

@@ -136,6 +136,7 @@ TEST_F(BackendTest, TheCensusFollowsThePods) {
   Line("pods", "DELETED", PodOnServer("a-1-0", bound, 24));
   EXPECT_EQ(census().pods, 1);
   EXPECT_EQ(census().gangs_waiting, 0);
+  EXPECT_EQ(census().queue_lengths, (std::map<std::string, int64_t>{{"ml", 0}}));
   Json waits = Json::parse(kJobOnServer);
   waits["metadata"]["resourceVersion"] = "30";
   waits["status"]["conditions"] = Json::array({{{"type", "Scheduled"},
@@ -145,6 +146,7 @@ TEST_F(BackendTest, TheCensusFollowsThePods) {
                                                 {"lastTransitionTime", "2026-01-01T00:00:00Z"}}});
   Line("trainingjobs", "MODIFIED", waits.dump());
   EXPECT_EQ(census().gangs_waiting, 1);
+  EXPECT_EQ(census().queue_lengths, (std::map<std::string, int64_t>{{"ml", 1}}));
 }
 
 // The operator stops to watch an API that was uninstalled, and follows it again when it is back.

@@ -101,12 +101,14 @@ TEST(Metrics, HasTheNamesOfExistingDashboards) {
   now.jobs_by_phase = {{"Pending", 2}, {"Running", 0}};
   now.workers_by_gpu = {{{"NVIDIA H200", "580.95"}, 8}, {{"NVIDIA A100", "570.1"}, 2}};
   now.samples_per_second = {{{"ml", "gpt"}, 1}, {{"ml", "ended"}, 2}};
+  now.queue_lengths = {{"ml", 3}, {"without-jobs", 2}};
   metrics.SetGauges([&] { return now; });
   metrics.Text();
   now.jobs_by_phase = {{"Pending", 0}, {"Running", 2}};
   now.queue_adds = 11;
   now.workers_by_gpu = {{{"NVIDIA H200", "580.95"}, 7}};
   now.samples_per_second = {{{"ml", "gpt"}, 512.5}};
+  now.queue_lengths = {{"ml", 0}, {"vision", 5}};
   now.workers_with_device_fault = 1;
   now.stragglers = 3;
   metrics.StepImbalance(1.07);
@@ -142,11 +144,14 @@ TEST(Metrics, HasTheNamesOfExistingDashboards) {
            "ringmaster_step_imbalance_ratio_bucket{le=\"1.1\"} 1",
            "ringmaster_worker_step_busy_seconds{worker=\"a-1\"} 0.75",
            "ringmaster_job_samples_per_second{job_namespace=\"ml\",trainingjob=\"gpt\"} 512.5",
+           "ringmaster_queue_length{job_namespace=\"ml\"} 0",
+           "ringmaster_queue_length{job_namespace=\"vision\"} 5",
            "ringmaster_cached_objects{kind=\"pods\"} 9",
        })
     EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
   EXPECT_EQ(text.find("a-0"), std::string::npos) << "a worker that left has no value";
   EXPECT_EQ(text.find("trainingjob=\"ended\""), std::string::npos) << "a job that does not train has none";
+  EXPECT_EQ(text.find("without-jobs"), std::string::npos);
   EXPECT_NE(text.find("process_resident_memory_bytes "), std::string::npos);
 }
 
