@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job in a queue of Kueue whose admission check asks the cluster-autoscaler for nodes by a ProvisioningRequest. Both are real;
-the nodes and their pods are fake."""
+"""A job in a queue of Kueue whose admission check asks the cluster-autoscaler by a ProvisioningRequest: for new nodes in queue
+team, for room on the nodes that there are in queue booked. Both programs are real; the nodes and their pods are fake."""
 
+import json
 import sys
 import unittest
 
@@ -9,11 +10,12 @@ from scaling import GPUS, HERE, built, workers
 
 sys.path.insert(0, str(HERE.parent / "kueue"))
 from cluster import Cluster  # noqa: E402
-from cluster_autoscaler import MAX_NODES, ClusterAutoscaler  # noqa: E402
+from cluster_autoscaler import GROUP, MAX_NODES, ClusterAutoscaler, template  # noqa: E402
 from kueue import Kueue  # noqa: E402
 from rig import STEADY, Rig  # noqa: E402
 
 CLASS = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
+CHECK_CAPACITY = "check-capacity.autoscaling.x-k8s.io"
 
 
 class Provisioning(unittest.TestCase):
@@ -30,19 +32,25 @@ class Provisioning(unittest.TestCase):
             c, "--enable-provisioning-requests=true", "--kube-api-content-type=application/json",
             "--provisioning-request-initial-backoff-time=5s", "--provisioning-request-max-backoff-time=5s"))
         cls.kueue.flavor("default")
-        cls.kueue.apply("ProvisioningRequestConfig", "gpus", {"provisioningClassName": CLASS, "managedResources": ["nvidia.com/gpu"]})
-        cls.kueue.apply("AdmissionCheck", "nodes", {
-            "controllerName": "kueue.x-k8s.io/provisioning-request",
-            "parameters": {"apiGroup": "kueue.x-k8s.io", "kind": "ProvisioningRequestConfig", "name": "gpus"}})
-        quota = {"name": "nvidia.com/gpu", "nominalQuota": 1000}
-        cls.kueue.apply("ClusterQueue", "team", {
-            "namespaceSelector": {}, "admissionChecksStrategy": {"admissionChecks": [{"name": "nodes"}]},
-            "resourceGroups": [{"coveredResources": ["nvidia.com/gpu"], "flavors": [{"name": "default", "resources": [quota]}]}]})
-        cls.kueue.apply("LocalQueue", "team", {"clusterQueue": "team"}, "default")
+        cls.queue("team", "nodes", "gpus", CLASS)
+        cls.queue("booked", "room", "check", CHECK_CAPACITY)
 
-    def queued(self, name, **options):
+    @classmethod
+    def queue(cls, name, check, config, provisioning_class):
+        cls.kueue.apply("ProvisioningRequestConfig", config,
+                        {"provisioningClassName": provisioning_class, "managedResources": ["nvidia.com/gpu"]})
+        cls.kueue.apply("AdmissionCheck", check, {
+            "controllerName": "kueue.x-k8s.io/provisioning-request",
+            "parameters": {"apiGroup": "kueue.x-k8s.io", "kind": "ProvisioningRequestConfig", "name": config}})
+        quota = {"name": "nvidia.com/gpu", "nominalQuota": 1000}
+        cls.kueue.apply("ClusterQueue", name, {
+            "namespaceSelector": {}, "admissionChecksStrategy": {"admissionChecks": [{"name": check}]},
+            "resourceGroups": [{"coveredResources": ["nvidia.com/gpu"], "flavors": [{"name": "default", "resources": [quota]}]}]})
+        cls.kueue.apply("LocalQueue", name, {"clusterQueue": name}, "default")
+
+    def queued(self, name, queue="team", **options):
         manifest = workers(name, GPUS, autoscaler=False, **options)
-        manifest["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "team"}
+        manifest["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": queue}
         self.addCleanup(self.cluster.kubectl, "delete", "tj", name, "--ignore-not-found", "--timeout=60s")
         self.rig.apply(manifest)
 
@@ -58,15 +66,28 @@ class Provisioning(unittest.TestCase):
         name = "native" if native else "gated"
         self.queued(name, replicas=3, gang="gate", native=native)
         self.wait(lambda: self.rig.running(name, 3), "the workers run on the nodes that were provisioned")
+        self.consumes(name, CLASS)
+        self.cluster.kubectl("delete", "tj", name, "--timeout=60s")
+        self.wait(lambda: self.autoscaler.nodes() == [], "the nodes are taken away", 180)
+
+    def consumes(self, name, provisioning_class):
         (request,) = [one for one in self.cluster.get("provisioningrequests") if one["metadata"]["name"].startswith(name)]
+        self.assertEqual(request["spec"]["provisioningClassName"], provisioning_class)
         self.assertEqual([one["count"] for one in request["spec"]["podSets"]], [3])
         for pod in self.rig.pods(name):
             annotations = pod["metadata"]["annotations"]
             self.assertEqual(annotations["autoscaling.x-k8s.io/consume-provisioning-request"], request["metadata"]["name"])
-            self.assertEqual(annotations["autoscaling.x-k8s.io/provisioning-class-name"], CLASS)
+            self.assertEqual(annotations["autoscaling.x-k8s.io/provisioning-class-name"], provisioning_class)
         self.assertEqual(self.rig.status(name)["attempt"], 1)
-        self.cluster.kubectl("delete", "tj", name, "--timeout=60s")
-        self.wait(lambda: self.autoscaler.nodes() == [], "the nodes are taken away", 180)
+
+    def own_node(self, name):
+        """Adds a node that is in no group of the autoscaler."""
+        node = template(self.cluster.options.node_grace_s * 250)
+        labels = {key: value for key, value in node["metadata"]["labels"].items() if value != GROUP}
+        annotations = {key: value for key, value in node["metadata"]["annotations"].items() if "nodegroup" not in key}
+        node["metadata"] = {"name": name, "annotations": annotations, "labels": {**labels, "kubernetes.io/hostname": name}}
+        self.addCleanup(self.cluster.kubectl, "delete", "node", name)
+        self.cluster.apply_text(json.dumps(node))
 
     def test_nodes_for_a_gang(self):
         self.has_nodes(native=False)
@@ -74,6 +95,22 @@ class Provisioning(unittest.TestCase):
     def test_nodes_for_trainers(self):
         """The operator's image in a template of the request."""
         self.has_nodes(native=True)
+
+    def test_room_that_is_there(self):
+        """No nodes are added for the class check-capacity: the job waits until there are some."""
+        self.queued("booking", queue="booked", replicas=3, gang="gate")
+        self.wait(lambda: [one for one in self.cluster.get("provisioningrequests") if one["metadata"]["name"].startswith("booking")],
+                  "a ProvisioningRequest is created")
+        self.wait(lambda: "check room" in self.rig.condition("booking", "Admitted")["message"],
+                  "the job says which check it waits for")
+        print(f"booking: {self.rig.condition('booking', 'Admitted')['message']}", flush=True)
+        self.assertEqual((self.rig.pods("booking"), self.autoscaler.nodes()), ([], []))
+        for index in range(3):
+            self.own_node(f"own-{index}")
+        self.wait(lambda: self.rig.running("booking", 3), "the workers run on the nodes that there are")
+        self.consumes("booking", CHECK_CAPACITY)
+        self.assertEqual(self.autoscaler.nodes(), [])
+        self.cluster.kubectl("delete", "tj", "booking", "--timeout=60s")
 
     def test_more_nodes_than_there_can_be(self):
         """Nothing is created, and the job says what it waits for."""
