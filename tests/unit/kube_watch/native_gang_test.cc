@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <future>
 #include <memory>
 #include <optional>
@@ -30,6 +31,7 @@ class NativeGang : public BackendTest {
     on_get_ = [this, served, group = Json({{"versions", versions}}).dump()](
                   const HttpRequest& request) -> std::optional<HttpResponse> {
       const std::string path = "/apis/scheduling.k8s.io";
+      if (upgraded_) return Upgraded(request);
       if (request.target == path) return Response(200, group);
       if (request.target == path + "/" + served)
         return Response(200, Json({{"resources", {{{"name", objects_}}}}}).dump());
@@ -78,6 +80,18 @@ class NativeGang : public BackendTest {
                       [done](Result<control::Revision> result) { done->set_value(std::move(result)); });
     return future.get();
   }
+  // The server of Kubernetes 1.37 in place of an older one.
+  static std::optional<HttpResponse> Upgraded(const HttpRequest& request) {
+    const std::string path = "/apis/scheduling.k8s.io";
+    if (request.target == path)
+      return Response(200, R"({"versions": [{"version": "v1"}, {"version": "v1beta1"}]})");
+    if (request.target == path + "/v1beta1")
+      return Response(200, R"({"resources": [{"name": "podgroups"}]})");
+    if (request.target.find(path + "/v1beta1/podgroups?") != std::string::npos)
+      return Response(200, R"({"metadata": {"resourceVersion": "10"}, "items": []})");
+    if (request.target.find(path + "/v1alpha") != std::string::npos) return Response(404, "{}");
+    return std::nullopt;
+  }
   Json MinCount() const {
     const Json& spec = group_["spec"];
     return spec.contains("podGroups") ? spec["podGroups"][0]["policy"]["gang"]["minCount"]
@@ -88,6 +102,7 @@ class NativeGang : public BackendTest {
   Json group_;           // the object of the gang on the server; null: none
   Json posted_;
   bool protected_ = false;  // the server keeps the object of the gang
+  std::atomic<bool> upgraded_{false};
   std::vector<std::string> requests_;
 };
 
@@ -149,6 +164,24 @@ TEST_F(NativeGang, ThatIsImmutableKeepsItsSizeWhileItsPodsLive) {
   EXPECT_THAT(requests_, testing::Not(testing::Contains("DELETE")));
   EXPECT_EQ(MinCount(), 4);
   EXPECT_EQ(backend_->Observe(kKey)->observed.prepared, (core::PrepareGang{1, 4, 3}));
+}
+
+// The attempt stays native, and its object is created again in the new version.
+TEST_F(NativeGang, FollowsAnUpgradeOfTheCluster) {
+  StartWith({"v1", "v1alpha1"}, "v1alpha1");
+  ASSERT_TRUE(Write(core::PrepareGang{1, 2, 2}).ok());
+  EXPECT_EQ(posted_["kind"], "Workload");
+  upgraded_ = true;
+  objects_ = "podgroups";
+  group_ = nullptr;
+  server_.End(server_.AwaitStreamOf("scheduling.k8s.io/v1alpha1"),
+              Response(404, R"({"reason": "NotFound"})"));
+  server_.AwaitStreamOf("scheduling.k8s.io/v1beta1/podgroups");
+  ASSERT_TRUE(Await([&] { return backend_->Synced(); }));
+  EXPECT_FALSE(backend_->Observe(kKey)->observed.preflight.has_value());
+  ASSERT_TRUE(Write(core::PrepareGang{1, 2, 2}).ok());
+  EXPECT_EQ(posted_["apiVersion"], "scheduling.k8s.io/v1beta1");
+  EXPECT_EQ(posted_["kind"], "PodGroup");
 }
 
 TEST_F(NativeGang, OfAnUnknownVersionIsRefused) {
