@@ -153,6 +153,22 @@ class WithKueue(unittest.TestCase):
         self.cluster.kubectl("label", "tj", "lost", QUEUE + "=somewhere", "--overwrite")
         self.wait(lambda: self.rig.running("lost", 1), "the job runs in the other queue")
 
+    def test_a_flavor_that_does_not_exist(self):
+        """Nothing is created, and the job runs when the flavour is there."""
+        quota = {"name": "nvidia.com/gpu", "nominalQuota": 4}
+        self.kueue.apply("ClusterQueue", "holes", {"namespaceSelector": {}, "resourceGroups": [
+            {"coveredResources": ["nvidia.com/gpu"], "flavors": [{"name": "nowhere", "resources": [quota]}]}]})
+        self.kueue.apply("LocalQueue", "holes", {"clusterQueue": "holes"}, "default")
+        self.rig.apply(queued("flavorless", "holes", replicas=1))
+        self.wait(lambda: "ClusterQueue holes is inactive" in self.rig.condition("flavorless", "Admitted")["message"],
+                  "the job says why it waits")
+        found = self.rig.condition("flavorless", "Admitted")
+        self.assertEqual((found["status"], found["reason"]), ("False", "WaitingForQuota"))
+        self.assertIn("a ResourceFlavor", found["message"])
+        self.assertEqual(self.rig.pods("flavorless"), [])
+        self.kueue.flavor("nowhere")
+        self.wait(lambda: self.rig.running("flavorless", 1), "the job runs")
+
     def test_the_label_of_a_running_job(self):
         """The policy refuses another queue while the job runs. Without it the job keeps its quota."""
         self.kueue.queue("before", {"default": 4})

@@ -112,19 +112,28 @@ std::optional<QuotaHold> QuotaHoldOf(const Observed& o) {
     return QuotaHold{Reason::kWaitingForQuota,
                      fmt::format("{} workers are admitted, and the job needs {}: it is queued again",
                                  WorkersGranted(*w), o.job.min)};
-  const bool no_queue = w->waits_for.find("doesn't exist") != std::string::npos;
-  if (no_queue)
+  if (w->waits_for.find("doesn't exist") != std::string::npos) {
+    const char* create = w->waits_for.starts_with("ClusterQueue")
+                             ? "create this ClusterQueue, or another LocalQueue in the job's namespace,"
+                             : "create this LocalQueue in the job's namespace,";
     return QuotaHold{Reason::kNoQueue,
-                     fmt::format("{}; create this LocalQueue in the job's namespace, or {} the label "
-                                 "kueue.x-k8s.io/queue-name",
-                                 w->waits_for, quota.defaulted ? "name another one by" : "correct"),
+                     fmt::format("{}; {} or {} the label kueue.x-k8s.io/queue-name", w->waits_for, create,
+                                 quota.defaulted ? "name another one by" : "correct"),
                      true};
+  }
   const std::string position = PositionText(w->position);
   const std::string where =
       position.empty() ? "queue " + quota.queue : fmt::format("{} in queue {}", position, quota.queue);
   if (w->waits_for.empty())
     return QuotaHold{Reason::kQueued, (position.empty() ? "waiting in " : "waiting at ") + where};
-  return QuotaHold{Reason::kWaitingForQuota, fmt::format("{}: {}", where, w->waits_for)};
+  // Kueue does not repeat why.
+  const bool inactive = w->waits_for.ends_with(" is inactive");
+  return QuotaHold{
+      Reason::kWaitingForQuota,
+      fmt::format("{}: {}{}", where, w->waits_for,
+                  inactive ? "; its condition Active names the cause, such as a ResourceFlavor or an "
+                             "AdmissionCheck that does not exist, or a queue that was stopped"
+                           : "")};
 }
 
 Decision WatchRemote(const Observed& o, Time now) {

@@ -69,6 +69,47 @@ TEST(Kueue, AWaitingJobShowsWhatIsMissing) {
   EXPECT_TRUE(WaitingRanks(o).empty()) << "it takes no room from others";
 }
 
+// Kueue's own texts name no remedy.
+TEST(Kueue, WhatDoesNotExistIsNamedWithARemedy) {
+  Observed o = NewQueued();
+  Workload w = Waiting(o);
+  const auto admitted = [&](const std::string& text) {
+    w.waits_for = text;
+    Enqueue(o, {w});
+    const Decision decision = Decide(o, kT0);
+    EXPECT_TRUE(All<CreatePod>(decision).empty() && All<PrepareGang>(decision).empty()) << text;
+    return Of(decision, ConditionType::kAdmitted);
+  };
+  EXPECT_EQ(admitted("LocalQueue queue doesn't exist").reason, Reason::kNoQueue);
+  EXPECT_EQ(
+      admitted("LocalQueue queue doesn't exist").message,
+      "LocalQueue queue doesn't exist; create this LocalQueue in the job's namespace, or correct the label "
+      "kueue.x-k8s.io/queue-name");
+  EXPECT_EQ(admitted("ClusterQueue gpus doesn't exist").reason, Reason::kNoQueue);
+  EXPECT_EQ(admitted("ClusterQueue gpus doesn't exist").message,
+            "ClusterQueue gpus doesn't exist; create this ClusterQueue, or another LocalQueue in the job's "
+            "namespace, or correct the label kueue.x-k8s.io/queue-name");
+  EXPECT_EQ(admitted("ClusterQueue gpus is inactive").message,
+            "queue queue: ClusterQueue gpus is inactive; its condition Active names the cause, such as a "
+            "ResourceFlavor or an AdmissionCheck that does not exist, or a queue that was stopped");
+}
+
+TEST(Kueue, AFlavorThatDoesNotExistStartsNothing) {
+  Observed o = NewQueued();
+  Workload w = Admitted(o, 2);
+  w.missing_flavor = "spot";
+  Enqueue(o, {w});
+  const Decision decision = Decide(o, kT0);
+  EXPECT_TRUE(All<CreatePod>(decision).empty() && All<PrepareGang>(decision).empty());
+  EXPECT_EQ(Of(decision, ConditionType::kAdmitted).reason, Reason::kNoFlavor);
+  EXPECT_EQ(Of(decision, ConditionType::kAdmitted).message,
+            "Kueue admitted the job to ResourceFlavor spot, which does not exist; create it");
+  w.missing_flavor.clear();
+  Enqueue(o, {w});
+  Settle(o, kT0);
+  EXPECT_EQ(o.pods.size(), 2U);
+}
+
 TEST(Kueue, AWaitingJobShowsItsPosition) {
   Observed o = NewQueued();
   Workload w = Waiting(o);
