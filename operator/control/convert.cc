@@ -98,6 +98,7 @@ core::Job FromApi(const api::TrainingJob& job, const std::string& uid, int64_t s
   for (const api::RestartRule& rule : spec.restart.rules) result.rules.push_back(FromApi(rule));
   result.gang = GangModeOf(spec.scheduling.gang);
   result.gang_timeout = seconds(spec.scheduling.timeoutSeconds);
+  result.gang_queue = spec.scheduling.queue;
   result.autoscaler = spec.scheduling.autoscaler;
   result.preempt = spec.scheduling.preempt;
   result.topology_required = spec.scheduling.topology.required;

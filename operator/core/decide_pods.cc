@@ -285,11 +285,17 @@ std::string MissingText(const Observed& o, const Placement& p, Time now) {
     return fmt::format("{}: {}", p.unschedulable->name,
                        p.unschedulable->waiting_message.empty() ? "the scheduler finds no node"
                                                                 : p.unschedulable->waiting_message);
-  if (const Pod* pod = Ignored(p, now); pod != nullptr)
+  if (const Pod* pod = Ignored(p, now); pod != nullptr) {
+    // Volcano says nothing about a gang whose queue does not exist.
+    const bool queue = !o.job.gang_queue.empty() && o.job.gang != GangMode::kCoscheduling;
     return fmt::format(
         "{}/{} pods have a node; no scheduler has looked at the others: start the scheduler {}, or choose "
-        "another one with scheduling.gang",
-        p.bound, p.wanted, pod->awaits_scheduler);
+        "another one with scheduling.gang{}",
+        p.bound, p.wanted, pod->awaits_scheduler,
+        queue
+            ? fmt::format("; if it runs, create its queue {}, or correct scheduling.queue", o.job.gang_queue)
+            : "");
+  }
   return fmt::format("{} of {} workers have a node", p.bound, p.wanted);
 }
 

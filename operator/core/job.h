@@ -99,6 +99,7 @@ struct Job {
   bool preempt = false;            // while it waits at the gate, jobs of lower priority make room for it
   std::string topology_required;   // all pods need nodes with one value of this label; empty: none
   std::string topology_preferred;  // they should have nodes with few values of this one; empty: none
+  std::string gang_queue;          // the queue of Volcano that it names; empty: the default one
 
   Duration startup_limit = seconds(1800);  // all pods run -> first step; one pod bound -> running
   Duration unreachable_node_limit = seconds(60);

@@ -148,8 +148,9 @@ constexpr Row kRows[] = {
      "No node has the label that `scheduling.topology.required` names; the message lists the labels that "
      "nodes have. Label the nodes, and the job continues by itself; or correct the name."},
     {Reason::kNoScheduler, "NoScheduler", "Scheduled",
-     "No scheduler has looked at the workers: the one that the message names does not run. Start it, and the "
-     "job continues by itself; or choose another one with `scheduling.gang`."},
+     "No scheduler has looked at the workers: the one that the message names does not run, or has no queue "
+     "`scheduling.queue`. Start it, or create the queue, and the job continues by itself; or choose another "
+     "one with `scheduling.gang`."},
     {Reason::kOtherScheduler, "OtherScheduler", "Admitted",
      "A template names a scheduler that does not know the gangs of `scheduling.gang` and would place each "
      "worker alone. Remove `schedulerName` from the template, or use `gate`."},

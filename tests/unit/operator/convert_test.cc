@@ -61,6 +61,7 @@ TEST(Convert, ConvertsEveryFieldThatDecisionsNeed) {
   job.spec.restart.rules[2].excludeNode = true;
   job.spec.scheduling.gang = "volcano";
   job.spec.scheduling.timeoutSeconds = 77;
+  job.spec.scheduling.queue = "team-a";
   job.spec.scheduling.autoscaler = true;
   job.spec.health.nodeExclusionSeconds = 88;
   job.spec.health.startupSeconds = 11;
@@ -94,6 +95,7 @@ TEST(Convert, ConvertsEveryFieldThatDecisionsNeed) {
   EXPECT_TRUE(c.rules[2].exclude_node);
   EXPECT_EQ(c.gang, core::GangMode::kVolcano);
   EXPECT_EQ(c.gang_timeout, seconds(77));
+  EXPECT_EQ(c.gang_queue, "team-a");
   EXPECT_TRUE(c.autoscaler);
   EXPECT_EQ(c.node_exclusion, seconds(88));
   EXPECT_EQ(c.startup_limit, seconds(11));

@@ -492,6 +492,20 @@ TEST(Gang, ASchedulerThatDoesNotRunIsNamed) {
   EXPECT_EQ(ConditionOf(o, ConditionType::kScheduled).reason, Reason::kAllPodsPlaced);
 }
 
+TEST(Gang, AQueueThatMayNotExistIsNamed) {
+  Observed o = IgnoredWorld(4);
+  o.job.gang_queue = "team-a";
+  Settle(o, kT0 + kSchedulerGuard);
+  EXPECT_EQ(ConditionOf(o, ConditionType::kScheduled).reason, Reason::kNoScheduler);
+  EXPECT_TRUE(ConditionOf(o, ConditionType::kScheduled)
+                  .message.ends_with("; if it runs, create its queue team-a, or correct scheduling.queue"));
+  Observed other = IgnoredWorld(4);
+  other.job.gang_queue = "team-a";
+  other.job.gang = GangMode::kCoscheduling;  // which has no queues
+  Settle(other, kT0 + kSchedulerGuard);
+  EXPECT_EQ(ConditionOf(other, ConditionType::kScheduled).message.find("team-a"), std::string::npos);
+}
+
 TEST(Gang, ASchedulerThatReportsAboutOnePodRuns) {
   Observed o = IgnoredWorld(4);
   o.pods[2].awaits_scheduler.clear();
