@@ -11,6 +11,7 @@
 #include <set>
 
 #include "api/launch.h"
+#include "base/sanitizers.h"
 #include "operator/wiring/names.h"
 #include "operator/wiring/template.h"
 #include "operator/wiring/tree.h"
@@ -19,7 +20,11 @@
 namespace ringmaster::wiring {
 namespace {
 
+#if defined(RINGMASTER_ADDRESS_SANITIZER) || defined(RINGMASTER_THREAD_SANITIZER)
+constexpr uint64_t kSeeds = 300;
+#else
 constexpr uint64_t kSeeds = 1500;
+#endif
 
 void ForEachSeed(const std::function<void(uint64_t)>& test) {
   if (const char* one = std::getenv("RINGMASTER_SEED"); one != nullptr)
