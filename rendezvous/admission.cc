@@ -236,15 +236,7 @@ bool Coordinator::ChooseLoader(const MembershipChange& change, std::vector<size_
   const int64_t floor = report_.checkpoint_step;
   const bool enough = found(staying->front()) >= floor;
   if (!(enough && floor >= 0) && AwaitSearch(change, *staying, now)) return false;
-  if (enough) {
-    // Without a known step, an older checkpoint takes the place of a damaged one.
-    const Participant& loader = change.participants[staying->front()];
-    if (loader.status->checkpoint_damaged) {
-      AddEvent(EventKind::kOther, PlaceOf(*loader.peer) + ": " + loader.status->checkpoint_text,
-               loader.peer->pod);
-    }
-    return true;
-  }
+  if (enough) return true;
   std::string why = "the checkpoint of step " + std::to_string(floor) + " is missing: ";
   for (size_t n = 0; n < staying->size() && n < kMostNamed; ++n) {
     const Participant& participant = change.participants[(*staying)[n]];

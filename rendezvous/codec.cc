@@ -41,7 +41,7 @@ void Visit(V& v, MemberStatus& m) {
       v.Count("step", m.step);
   v("canRollBack", m.can_roll_back), v("paramsHash", m.params_hash), v("optimizerHash", m.optimizer_hash);
   v.Count("checkpointStep", m.checkpoint_step), v("checkpointText", m.checkpoint_text);
-  v.Optional("checkpointDamaged", m.checkpoint_damaged), v.Optional("looking", m.looking);
+  v.Optional("looking", m.looking);
 }
 template <class V>
 void Visit(V& v, Down& m) {
@@ -72,7 +72,7 @@ void Visit(V& v, Progress& m) {
   v.List("records", m.records, kMaxRecords), v.Count("totalSteps", m.total_steps);
   v.Count("checkpointStep", m.checkpoint_step), v("checkpointFailure", m.checkpoint_failure);
   v("note", m.note), v.Name("transport", m.transport);
-  v("validation", m.validation);
+  v("validation", m.validation), v("damagedCheckpoint", m.damaged_checkpoint);
 }
 template <class V>
 void Visit(V& v, Done& m) {

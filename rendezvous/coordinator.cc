@@ -478,6 +478,11 @@ void Coordinator::OnProgress(Peer& peer, const Progress& progress, Time now) {
     report_.checkpoint_failure.clear();
   }
   if (progress.checkpoint_failure) report_.checkpoint_failure = *progress.checkpoint_failure;
+  if (progress.damaged_checkpoint && *progress.damaged_checkpoint != damaged_checkpoint_) {
+    damaged_checkpoint_ = *progress.damaged_checkpoint;
+    AddEvent(EventKind::kOther, PlaceOf(peer) + ": skipped a damaged checkpoint: " + damaged_checkpoint_,
+             peer.pod);
+  }
   report_dirty_ = true;
   outputs_.push_back(ProgressOut{std::move(out)});
 }

@@ -219,14 +219,15 @@ class Coordinator final : public JobCoordinator {
   Time boundary_at_ = kNever;
   Time first_join_ = kNever;
   Time last_join_;
-  Time retry_at_;                  // no formation before this time (I4)
-  bool survivors_hold_ = false;    // paused: members hold the state in memory and wait
-  bool find_checkpoint_ = false;   // no holder of the state answered: ask which checkpoints could be loaded
-  Time undecided_since_ = kNever;  // since when AwaitMoreWorkers waits
-  Time searched_since_ = kNever;   // since when AwaitSearch waits
-  bool may_have_fatals_ = false;   // some peer may have a fatal
-  Time first_fatal_ = kNever;      // when the oldest fatal that is not judged arrived
-  Time fatal_due_ = kNever;        // when JudgeFatals is due
+  Time retry_at_;                   // no formation before this time (I4)
+  bool survivors_hold_ = false;     // paused: members hold the state in memory and wait
+  bool find_checkpoint_ = false;    // no holder of the state answered: ask which checkpoints could be loaded
+  Time undecided_since_ = kNever;   // since when AwaitMoreWorkers waits
+  Time searched_since_ = kNever;    // since when AwaitSearch waits
+  std::string damaged_checkpoint_;  // of the newest event about one
+  bool may_have_fatals_ = false;    // some peer may have a fatal
+  Time first_fatal_ = kNever;       // when the oldest fatal that is not judged arrived
+  Time fatal_due_ = kNever;         // when JudgeFatals is due
   bool stop_requested_ = false;
   bool ended_ = false;
   int32_t exit_code_ = 0;  // for agents that connect after the end

@@ -65,8 +65,7 @@ struct MemberStatus {
   // none, and for people where it looked and what it skipped.
   int64_t checkpoint_step = -1;
   std::string checkpoint_text = {};
-  bool checkpoint_damaged = false;  // a newer one is there
-  bool looking = false;             // its storage is slow: the answer comes with a later Prepare
+  bool looking = false;  // its storage is slow: the answer comes with a later Prepare
   bool operator==(const MemberStatus&) const = default;
 };
 
@@ -132,6 +131,8 @@ struct Progress {
   std::string note;                               // for users: "validating"
   std::string transport;  // transports that carry this generation's gradients; transport_name.h
   std::optional<ValidationResult> validation = {};  // during training; Done has that after the last step
+  // Why a checkpoint that is newer than the one that this member has loaded could not be used.
+  std::optional<std::string> damaged_checkpoint = {};
   bool operator==(const Progress&) const = default;
 };
 

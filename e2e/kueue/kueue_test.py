@@ -77,6 +77,31 @@ class WithoutKueue(unittest.TestCase):
             self.assertIn("cannot list resource", operator.wait_log("watch=localqueues.*").group(0))
 
 
+    def test_pods_that_are_not_ready_in_time(self):
+        """Kueue takes the quota from a job whose workers find no room in time, and gives it to the next one. The first is queued
+        again, and runs when nodes were added. No restart is charged."""
+        settings = {"waitForPodsReady": {"timeout": "8s", "requeuingStrategy": {"timestamp": "Eviction",
+                                                                                "backoffBaseSeconds": 1, "backoffMaxSeconds": 2}}}
+        with Cluster(nodes=1) as cluster, Kueue(cluster, settings) as kueue, Rig(cluster) as rig:
+            kueue.flavor("default")
+            kueue.queue("team", {"default": 12})
+            rig.start(**STEADY).wait_leading()
+            rig.apply(queued("large", "team", replicas=12))  # the node has eight GPUs
+            kueue.wait_condition("large", "Evicted", "True", "PodsReadyTimeout")
+            rig.apply(queued("small", "team", replicas=4))
+            cluster.wait(lambda: rig.running("small", 4), "the small job runs")
+            kueue.wait_condition("small", "PodsReady", "True", "Started")
+            self.assertFalse(kueue.admitted("large"))
+            rig.wait_condition("large", "Admitted", "False", "WaitingForQuota")
+            self.assertEqual(rig.live("large"), [])
+            cluster.add_nodes("another")
+            for pod in rig.live("small"):
+                cluster.pod_exit("default", pod["metadata"]["name"], 0)
+            cluster.wait(lambda: rig.running("large", 12), "the large job runs")
+            kueue.wait_condition("large", "PodsReady", "True", "Started")
+            self.assertEqual(rig.status("large").get("restarts", {}).get("charged", 0), 0)
+
+
 class WithKueue(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

@@ -19,15 +19,18 @@ struct NativeApi {
   const char* version;
   const char* kind;  // of the object that holds the gang
   const char* plural;
+  // Whether `auto` uses it. In 1.35 and 1.36 the scheduler knows gangs only with a feature gate that
+  // no API shows.
+  bool automatic;
 };
 
 // The newest first. Kubernetes 1.37 has v1beta1 and v1alpha3, which are alike. In 1.36 the policy of a
 // PodGroup is immutable. In 1.35 groups are parts of a Workload, which is immutable, and have no priority.
 inline constexpr NativeApi kNativeApis[] = {
-    {"v1beta1", "PodGroup", "podgroups"},
-    {"v1alpha3", "PodGroup", "podgroups"},
-    {"v1alpha2", "PodGroup", "podgroups"},
-    {"v1alpha1", "Workload", "workloads"},
+    {"v1beta1", "PodGroup", "podgroups", true},
+    {"v1alpha3", "PodGroup", "podgroups", true},
+    {"v1alpha2", "PodGroup", "podgroups", false},
+    {"v1alpha1", "Workload", "workloads", false},
 };
 
 // Returns nullptr for a version that the operator cannot use.

@@ -87,9 +87,8 @@ Result<Loaded> LoadNewest(const std::string& folder, const std::string& expected
 
 // Finds the checkpoint that LoadNewest would load, without reading its chunks.
 struct Newest {
-  int64_t step = -1;     // -1: none
-  std::string text;      // for people: what is in the folder, and why newer checkpoints do not count
-  bool damaged = false;  // a newer one does not count
+  int64_t step = -1;  // -1: none
+  std::string text;   // for people: what is in the folder, and why newer checkpoints do not count
 };
 Newest FindNewest(const std::string& folder, const std::string& expected_model);
 

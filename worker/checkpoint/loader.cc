@@ -109,7 +109,6 @@ Newest FindNewest(const std::string& folder, const std::string& expected_model) 
   newest.text = newest.step < 0 ? folder + " has no checkpoint"
                                 : fmt::format("the newest in {} is of step {}", folder, newest.step);
   newest.text += skipped;
-  newest.damaged = !skipped.empty();
   return newest;
 }
 

@@ -6,9 +6,12 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <ctime>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "base/log.h"
 #include "base/time.h"
@@ -104,7 +107,14 @@ Status RemoveWithFiles(FileSystem* files, const std::string& path) {
     if (name != kLockName) RM_TRY(gone_is_fine(files->RemoveFile(path + "/" + name)));
   }
   RM_TRY(gone_is_fine(files->RemoveFile(path + "/" + std::string(kLockName))));
-  return gone_is_fine(files->RemoveFolder(path));
+  const Status removed = files->RemoveFolder(path);
+  // Since then, Sweep in another process may have created the lock again. It then holds it, and removes the
+  // folder.
+  const std::vector<std::string> left = NamesIn(path);
+  const bool swept =
+      std::all_of(left.begin(), left.end(), [](const auto& name) { return name == kLockName; });
+  if (!removed.ok() && removed.error().code == Code::kAlreadyExists && swept) return Ok();
+  return gone_is_fine(removed);
 }
 
 Status Discard(FileSystem* files, const std::string& parent, int64_t step, std::string_view unique) {

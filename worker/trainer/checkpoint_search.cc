@@ -34,7 +34,6 @@ void CheckpointSearch::Answer(Duration patience, rendezvous::MemberStatus* statu
     const std::unique_ptr<Search> done = std::move(search_);
     if (done->forgotten) continue;
     status->checkpoint_step = done->newest.step;
-    status->checkpoint_damaged = done->newest.damaged;
     status->checkpoint_text = done->newest.text.substr(0, kMaxText);
     return;
   }

@@ -92,6 +92,13 @@ void Reporter::NoteOfAnyMember(const std::string& text) {
   channel_->Send(progress);
 }
 
+void Reporter::CheckpointSkipped(const std::string& why) {
+  rendezvous::Progress progress;
+  progress.total_steps = total_steps_;
+  progress.damaged_checkpoint = why;
+  channel_->Send(progress);
+}
+
 void Reporter::Flush() {
   last_flush_ = Now();
   const bool something = !pending_.records.empty() || pending_.checkpoint_step.has_value() ||

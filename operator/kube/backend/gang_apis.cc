@@ -71,6 +71,11 @@ std::string ServedVersion(const GangApis& apis, GangApi api) {
   return it == apis.end() ? std::string() : it->second;
 }
 
+bool TakesNative(const GangApis& apis) {
+  const wiring::NativeApi* native = wiring::FindNativeApi(ServedVersion(apis, GangApi::kNative));
+  return native != nullptr && native->automatic;
+}
+
 NativeVersions ReadNativeVersions(const Json& group) {
   NativeVersions versions;
   std::vector<std::string> listed;
@@ -143,7 +148,7 @@ std::optional<wiring::Gang> ChooseGang(const GangChoice& choice, const GangApis&
   if (choice.max_pods <= 1) return wiring::Gang::kNone;
   if (choice.automatic != core::GangMode::kAuto)
     return ChooseGang({choice.automatic, choice.automatic, choice.max_pods}, apis);
-  if (Served(apis, GangApi::kNative)) return wiring::Gang::kNative;
+  if (TakesNative(apis)) return wiring::Gang::kNative;
   return choice.volcano_runs && Served(apis, GangApi::kVolcano) ? wiring::Gang::kVolcano
                                                                 : wiring::Gang::kGate;
 }

@@ -32,6 +32,8 @@ const char* GangApiName(GangApi api);  // as in spec.scheduling.gang
 // Result of discovery: the version that is served, empty: none; absent: no answer yet.
 using GangApis = std::map<GangApi, std::string>;
 std::string ServedVersion(const GangApis& apis, GangApi api);  // empty also without an answer
+// Returns whether `auto` means native gangs: a scheduler that knows them belongs to the version.
+bool TakesNative(const GangApis& apis);
 
 // The versions of the group of native gangs that the API server lists: those that the operator can use, the
 // newest first, and of the others the first that is not the one of PriorityClasses.

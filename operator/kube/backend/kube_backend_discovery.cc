@@ -130,9 +130,8 @@ bool KubeBackend::WaitsForApi() const {
 // Nothing in the API says whether a scheduler runs. Volcano's elects a leader with a Lease of its own name.
 
 bool KubeBackend::AsksForVolcano() const {
-  const auto served = [this](GangApi api)
-                          RM_REQUIRES(mutex_) { return !ServedVersion(gang_apis_, api).empty(); };
-  return options_.gang == core::GangMode::kAuto && served(GangApi::kVolcano) && !served(GangApi::kNative);
+  return options_.gang == core::GangMode::kAuto && !ServedVersion(gang_apis_, GangApi::kVolcano).empty() &&
+         !TakesNative(gang_apis_);
 }
 
 void KubeBackend::ReadVolcanoLease() {

@@ -201,7 +201,10 @@ class KubeBackend::Preparation : public std::enable_shared_from_this<Preparation
           backend_.Guard(
               [self = shared_from_this(), part](const Result<Json>& result) { self->Take(part, result); }));
     }
-    backend_.client_.Delete(part.resource, job_->key.namespace_, part.name, {},
+    DeleteOptions options;
+    if (const auto known = part.store->Get(job_->key.namespace_ + "/" + part.name); known != nullptr)
+      options.uid = known->uid;
+    backend_.client_.Delete(part.resource, job_->key.namespace_, part.name, options,
                             backend_.Guard([self = shared_from_this(), part](const Result<Json>& result) {
                               if (!result.ok() && result.error().code != Code::kNotFound)
                                 return self->Take(part, result);

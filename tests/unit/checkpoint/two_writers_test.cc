@@ -7,13 +7,38 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
+
 #include "tests/unit/checkpoint/snapshots.h"
+#include "worker/checkpoint/names.h"
 #include "worker/checkpoint/temporary.h"
 
 namespace ringmaster::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
+
+// In the place of another process whose Sweep creates the lock of a folder again when its owner has just
+// removed it.
+class SweptFiles final : public FileSystem {
+ public:
+  Status MakeFolder(const std::string& path) override { return real_.MakeFolder(path); }
+  Result<Fd> Create(const std::string& path) override { return real_.Create(path); }
+  Status Write(const Fd& file, const std::string& path, std::span<const std::byte> bytes) override {
+    return real_.Write(file, path, bytes);
+  }
+  Status Sync(const Fd& file, const std::string& path) override { return real_.Sync(file, path); }
+  Status SyncFolder(const std::string& path) override { return real_.SyncFolder(path); }
+  Status Rename(const std::string& from, const std::string& to) override { return real_.Rename(from, to); }
+  Status RemoveFile(const std::string& path) override { return real_.RemoveFile(path); }
+  Status RemoveFolder(const std::string& path) override {
+    WriteText(path + "/" + std::string(kLockName), "");
+    return real_.RemoveFolder(path);
+  }
+
+ private:
+  FileSystem& real_ = PosixFiles();
+};
 
 // Runs `body` in `count` child processes that start together; all must succeed.
 void Together(int count, const std::function<bool(int)>& body) {
@@ -46,7 +71,11 @@ TEST(TwoWriters, WritingTheSameStepsAtOnceGivesCompleteCheckpoints) {
     Together(4, [&](int i) {
       Publisher publisher(&PosixFiles(), folder.path(), 2, fmt::format("m{}", i), kSmallChunk);
       for (int64_t step = 1; step <= 4; ++step) {
-        if (!publisher.Publish(MakeCopy(step)).ok()) return false;
+        const auto done = publisher.Publish(MakeCopy(step));
+        if (!done.ok()) {
+          std::fprintf(stderr, "step %lld: %s\n", static_cast<long long>(step), done.error().message.c_str());
+          return false;
+        }
       }
       return true;
     });
@@ -90,6 +119,18 @@ TEST(Sweep, LeavesLiveWritersAlone) {
   Sweep(&PosixFiles(), folder.path());
   EXPECT_EQ(folder.Names(), (std::vector<std::string>{"mine.tmp-x", "step-000000000007.tmp-alive"}));
   EXPECT_TRUE(fs::exists(live->path() + "/chunk-00000"));
+}
+
+TEST(Sweep, ThatComesInBetweenDoesNotFailTheRemoval) {
+  const Folder folder;
+  SweptFiles files;
+  const auto mine = Temporary::Create(&files, folder.path(), 7, "m");
+  ASSERT_TRUE(mine.ok());
+  WriteText(mine->path() + "/chunk-00000", "half written");
+  const Status removed = RemoveWithFiles(&files, mine->path());
+  EXPECT_TRUE(removed.ok()) << removed.error().message;
+  Sweep(&PosixFiles(), folder.path());
+  EXPECT_TRUE(folder.Names().empty());
 }
 
 TEST(Sweep, AWriterOfTheSameNameUsesAnotherFolder) {

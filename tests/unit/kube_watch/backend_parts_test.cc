@@ -143,7 +143,9 @@ TEST(GangApisTest, ChoosesByModeAndServedApis) {
   GangApis volcano = none;
   volcano[GangApi::kVolcano] = "v1beta1";
   GangApis all = volcano;
-  all[GangApi::kNative] = "v1alpha2";
+  all[GangApi::kNative] = "v1beta1";
+  GangApis early = volcano;
+  early[GangApi::kNative] = "v1alpha2";
   const auto choose = [](GangMode mode, int32_t pods, const GangApis& apis,
                          GangMode automatic = GangMode::kAuto, bool volcano_runs = false) {
     return ChooseGang({mode, automatic, pods, volcano_runs}, apis);
@@ -154,6 +156,10 @@ TEST(GangApisTest, ChoosesByModeAndServedApis) {
   EXPECT_EQ(choose(GangMode::kAuto, 1, volcano, GangMode::kAuto, true), Gang::kNone);
   EXPECT_EQ(choose(GangMode::kAuto, 8, none, GangMode::kAuto, true), Gang::kGate);
   EXPECT_EQ(choose(GangMode::kAuto, 8, all, GangMode::kAuto, true), Gang::kNative);
+  EXPECT_EQ(choose(GangMode::kAuto, 8, early), Gang::kGate) << "its scheduler may not know gangs";
+  EXPECT_EQ(choose(GangMode::kAuto, 8, early, GangMode::kAuto, true), Gang::kVolcano);
+  EXPECT_EQ(choose(GangMode::kAuto, 8, early, GangMode::kNative), Gang::kNative);
+  EXPECT_EQ(choose(GangMode::kNative, 8, early), Gang::kNative);
   EXPECT_EQ(choose(GangMode::kAuto, 8, volcano, GangMode::kGate, true), Gang::kGate);
   EXPECT_EQ(choose(GangMode::kAuto, 8, volcano, GangMode::kVolcano), Gang::kVolcano);
   EXPECT_EQ(choose(GangMode::kAuto, 8, none, GangMode::kVolcano), std::nullopt);

@@ -107,10 +107,10 @@ class NativeGang : public BackendTest {
 };
 
 TEST_F(NativeGang, IsCreatedInTheNewestVersionThatIsServed) {
-  StartWith({"v1", "v1beta1", "v1alpha2", "v1alpha1"}, "v1alpha2", "auto");  // only classes in v1beta1
+  StartWith({"v1", "v1beta1", "v1alpha3", "v1alpha1"}, "v1alpha3", "auto");  // only classes in v1beta1
   EXPECT_EQ(backend_->Observe(kKey)->observed.provider, core::GangProvider::kScheduler);
   ASSERT_TRUE(Write(core::PrepareGang{1, 2, 2}).ok());
-  EXPECT_EQ(posted_["apiVersion"], "scheduling.k8s.io/v1alpha2");
+  EXPECT_EQ(posted_["apiVersion"], "scheduling.k8s.io/v1alpha3");
   EXPECT_EQ(posted_["kind"], "PodGroup");
   EXPECT_EQ(MinCount(), 2);
   EXPECT_TRUE(backend_->Observe(kKey)->observed.prepared.has_value());

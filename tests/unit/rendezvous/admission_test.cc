@@ -294,24 +294,6 @@ TEST_F(AdmissionTest, AMissingCheckpointIsNotMissedWhileAMemberStillLooks) {
       << report().failure;
 }
 
-TEST_F(AdmissionTest, AnEventNamesTheCheckpointThatWasSkippedAsDamaged) {
-  Make(1, 1);
-  Join(1);
-  MemberStatus status;
-  status.generation = Last<Prepare>(1).value().generation;
-  status.member = Id(1);
-  status.checkpoint_step = 40;
-  status.checkpoint_text = "the newest in /ckpt is of step 40; skipped /ckpt/step-50: truncated";
-  status.checkpoint_damaged = true;
-  On(MessageFrom{1, status});
-  ASSERT_TRUE(Last<NewGeneration>(1).has_value());
-  const auto named = [](const EventLine& line) {
-    return line.text ==
-           "pod-1 on node node-1: the newest in /ckpt is of step 40; skipped /ckpt/step-50: truncated";
-  };
-  EXPECT_TRUE(std::ranges::any_of(lines_, named));
-}
-
 TEST_F(AdmissionTest, TheKnownCheckpointDoesNotWaitForOtherStorage) {
   options_.known_checkpoint = 300;
   Make(1, 2);

@@ -394,6 +394,20 @@ TEST_F(CoordinatorTest, AFailedCheckpointIsReportedUntilOneIsWritten) {
   EXPECT_EQ(coordinator_->report().checkpoint_failure, "");
 }
 
+TEST_F(CoordinatorTest, AnEventNamesADamagedCheckpointOnce) {
+  Make(1, 2, 2);
+  Form({1, 2});
+  Progress progress;
+  progress.damaged_checkpoint = "/ckpt/step-50: chunk 3 has another hash";
+  On(MessageFrom{1, progress});
+  On(MessageFrom{1, progress});
+  EXPECT_EQ(std::ranges::count(lines_,
+                               "pod-1: skipped a damaged checkpoint: "
+                               "/ckpt/step-50: chunk 3 has another hash",
+                               &EventLine::text),
+            1);
+}
+
 TEST_F(CoordinatorTest, ALeaverExitsWhenTheOthersHaveContinued) {
   Make(1, 2, 2);
   Form({1, 2});
