@@ -452,10 +452,7 @@ Result<std::optional<Session::Event>> Session::Load() {
     log::Info("starting from the program's own state");
     return std::optional<Event>();
   }
-  for (const std::string& skipped : found->skipped) {
-    log::Warn("checkpoint skipped: {}", skipped);
-    reporter_->CheckpointSkipped(skipped);
-  }
+  for (const std::string& skipped : found->skipped) reporter_->CheckpointSkipped(skipped);
   log::Info("continuing from {} step={}", found->path, found->step);
   saver_->ContinuedFrom(found->step);
   // A run that ended early continues when it is given another number of steps, as one that has ended does.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/hash.h"
+#include "base/log.h"
 
 namespace ringmaster::trainer {
 namespace {
@@ -93,6 +94,7 @@ void Reporter::NoteOfAnyMember(const std::string& text) {
 }
 
 void Reporter::CheckpointSkipped(const std::string& why) {
+  log::Warn("checkpoint skipped: {}", why);
   rendezvous::Progress progress;
   progress.total_steps = total_steps_;
   progress.damaged_checkpoint = why;

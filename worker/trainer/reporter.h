@@ -37,8 +37,8 @@ class Reporter {
   void Note(const std::string& text);
   // The same, on a member that need not be rank 0, such as the one that loads the state.
   void NoteOfAnyMember(const std::string& text);
-  // Reports at once why a checkpoint that is newer than the loaded one cannot be used, for an event; on any
-  // member.
+  // Logs, and reports at once, why a checkpoint that is newer than the loaded one cannot be used, for an
+  // event; on any member.
   void CheckpointSkipped(const std::string& why);
   // The run ends earlier than it was going to.
   void SetTotalSteps(int64_t steps) { total_steps_ = steps; }

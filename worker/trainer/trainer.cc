@@ -329,10 +329,7 @@ Status Trainer::AdoptLoaded(const StateLoader& loader, int64_t floor) {
     return Ok();
   }
   const checkpoint::Loaded& loaded = **found;
-  for (const std::string& skipped : loaded.skipped) {
-    log::Warn("checkpoint skipped: {}", skipped);
-    reporter_.CheckpointSkipped(skipped);
-  }
+  for (const std::string& skipped : loaded.skipped) reporter_.CheckpointSkipped(skipped);
   return Load(loaded);
 }
 

@@ -45,12 +45,10 @@ __device__ const uint64_t kSecret[kSecretBytes / 8] = {
     0x647378d9c97e9fc8U, 0xc3ebd33483acc5eaU, 0xeb6313faffa081c5U, 0x49daf0b751dd0d17U, 0x9e68d429265516d3U,
     0xfca1477d58be162bU, 0xce31d07ad1b8f88fU, 0x280416958f3acb45U, 0x7e404bbbcafbd7afU};
 
-__device__ __forceinline__ uint64_t SecretWord(int i) { return kSecret[i]; }
-
 __device__ __forceinline__ uint64_t SecretAt(int byte) {
   const int shift = byte % 8 * 8;
-  const uint64_t low = SecretWord(byte / 8);
-  return shift == 0 ? low : low >> shift | SecretWord(byte / 8 + 1) << (64 - shift);
+  const uint64_t low = kSecret[byte / 8];
+  return shift == 0 ? low : low >> shift | kSecret[byte / 8 + 1] << (64 - shift);
 }
 
 __device__ const uint64_t kInitialAccumulators[kLanes] = {kPrime32Three, kPrime64One,  kPrime64Two,
@@ -97,7 +95,7 @@ __global__ void __launch_bounds__(kWarp* kHashWarps)
   RM_UNROLL
   for (int i = 0; i < kWordsPerLane; ++i) {
     const int stripe = i * (kWarp / kLanes) + lane / kLanes;
-    keys[i] = SecretWord(stripe + mine);  // a stripe consumes eight bytes of the secret
+    keys[i] = kSecret[stripe + mine];  // a stripe consumes eight bytes of the secret
   }
   // The last stripe of a chunk has another key, and no scramble follows it.
   const uint64_t last_key = SecretAt(kSecretBytes - 8 * kLanes - 7 + 8 * mine);
@@ -117,7 +115,7 @@ __global__ void __launch_bounds__(kWarp* kHashWarps)
   __syncthreads();
   if (threadIdx.y != 0) return;
 
-  const uint64_t scramble = SecretWord(kSecretBytes / 8 - kLanes + mine);
+  const uint64_t scramble = kSecret[kSecretBytes / 8 - kLanes + mine];
   uint64_t accumulator = kInitialAccumulators[mine];
   for (int round = 0; round + 1 < count; ++round) {
     accumulator += sums[round * kLanes + mine];
