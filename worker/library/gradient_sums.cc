@@ -254,10 +254,13 @@ Result<GradientSums::Reduced> GradientSums::Reduce(const std::function<bool()>& 
     next_exponents_.assign(attempt_exponents_.host.begin(), attempt_exponents_.host.end());
     numerics::ExponentsForNext(layout_, exchange.maxima(), step_ + 1, next_exponents_);
   }
-  partial_.Forget();  // the sums become floats
+  partial_.Forget();  // exact sums become the mean as floats, the others stay sums
   for (int tensor = 0; tensor < tensor_count(); ++tensor) {
     const auto index = static_cast<size_t>(tensor);
-    RM_TRY(DecodeInPlace(tensor));
+    if (options_.exact) {
+      RM_TRY(device_->Decode(SumsOf(tensor), BlocksOf(tensor, attempt_exponents_.device), quantum_bits_,
+                             1.0 / options_.micro_batches, FloatsOf(tensor)));
+    }
     if (options_.tensors[index].in_norm)
       RM_TRY(device_->Norm(FloatsOf(tensor), norms_.device.subspan(index, 1)));
   }
@@ -266,19 +269,9 @@ Result<GradientSums::Reduced> GradientSums::Reduce(const std::function<bool()>& 
   double squares = 0;
   for (size_t i = 0; i < options_.tensors.size(); ++i)
     if (options_.tensors[i].in_norm) squares += norms_.host[i] * norms_.host[i];
-  reduced.norm = std::sqrt(squares);
+  reduced.norm = std::sqrt(squares) / (options_.exact ? 1 : options_.micro_batches);
   if (!std::isfinite(reduced.norm) || !std::isfinite(reduced.loss)) reduced.outcome = Outcome::kNotFinite;
   return reduced;
-}
-
-Status GradientSums::DecodeInPlace(int tensor) {
-  const double scale = 1.0 / options_.micro_batches;
-  if (options_.exact) {
-    return device_->Decode(SumsOf(tensor), BlocksOf(tensor, attempt_exponents_.device), quantum_bits_, scale,
-                           FloatsOf(tensor));
-  }
-  const KeepSubnormals keep;
-  return device_->Scale(FloatsOf(tensor), static_cast<float>(scale), FloatsOf(tensor));
 }
 
 std::string GradientSums::FirstNotFinite(std::span<const int32_t> maxima) const {
@@ -295,7 +288,13 @@ std::string GradientSums::FirstNotFinite(std::span<const int32_t> maxima) const 
 Status GradientSums::Read(int tensor, std::span<float> values) {
   RM_TRY(device_->BindThread());
   RM_TRY(device_->WaitForStream(stream_));  // it may use the memory that is written
-  RM_TRY(device_->Copy(std::as_bytes(FloatsOf(tensor).first(values.size())), std::as_writable_bytes(values)));
+  const std::span<const float> from = FloatsOf(tensor).first(values.size());
+  if (options_.exact) {
+    RM_TRY(device_->Copy(std::as_bytes(from), std::as_writable_bytes(values)));
+  } else {
+    const KeepSubnormals keep;
+    RM_TRY(device_->Scale(from, 1.0F / static_cast<float>(options_.micro_batches), values));
+  }
   return device_->LetStreamWait(stream_);
 }
 

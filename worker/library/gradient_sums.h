@@ -136,7 +136,6 @@ class GradientSums {
   Status ReduceReady();
   // Waits for the all-reduces.
   Status Drain();
-  Status DecodeInPlace(int tensor);
   std::string FirstNotFinite(std::span<const int32_t> maxima) const;
 
   const Options options_;
