@@ -28,6 +28,7 @@ class Options:
     components: list = dataclasses.field(default_factory=lambda: list(COMPONENTS))
     nodes: int = 4
     gpus: int = 8  # nvidia.com/gpu per node
+    gpu_nodes: int = 10**9  # the first so many nodes have GPUs
     rdma: dict = dataclasses.field(default_factory=lambda: {"rdma/ib": 8})  # further resources per node
     cpu: str = "128"
     memory: str = "1Ti"
@@ -205,7 +206,7 @@ def node(name, index, options):
     address = str(ipaddress.ip_address(NODE_ADDRESSES) + index)
     resources = {"cpu": options.cpu, "memory": options.memory, "ephemeral-storage": "1Ti",
                  "pods": str(options.pods_per_node), **{key: str(count) for key, count in options.rdma.items()}}
-    if options.gpus:
+    if options.gpus and index < options.gpu_nodes:
         resources["nvidia.com/gpu"] = str(options.gpus)
     return {
         "apiVersion": "v1",

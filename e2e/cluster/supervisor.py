@@ -285,14 +285,19 @@ class Supervisor:
         check_owner(self.owned, seconds)
 
     def _until(self, condition, otherwise):
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while not condition():
+        limit = START_TIMEOUT_S + self.options.nodes // 10
+        deadline = time.monotonic() + limit
+        while True:
+            asked = time.monotonic()
+            if condition():
+                return
+            took = time.monotonic() - asked
             if time.monotonic() > deadline:
-                raise Failure(f"{otherwise} within {START_TIMEOUT_S} s; logs are in {self.folder}")
+                raise Failure(f"{otherwise} within {limit} s; logs are in {self.folder}")
             for name, process in self.processes.items():
                 if process.poll() is not None:
                     raise Failure(f"{name} ended with code {process.returncode}: {self._log(name, 0)[-2000:]}")
-            self._pause(0.05)
+            self._pause(max(0.05, 4 * took))  # a list of thousands of nodes takes the time that they need to become ready
 
 
 def free_ports(count):
