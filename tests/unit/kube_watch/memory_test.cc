@@ -11,23 +11,19 @@
 
 #include "api/codec.h"
 #include "api/fields_status.h"
-#include "base/sanitizers.h"
 #include "operator/kube/backend/decode_job.h"
 #include "operator/kube/backend/decode_node.h"
 #include "operator/kube/backend/decode_pod.h"
 #include "operator/kube/backend/status_codec.h"
 #include "operator/kube/watch/lean_json.h"
 #include "operator/kube/watch/store.h"
+#include "tests/sanitized.h"
 
 namespace ringmaster::kube {
 namespace {
 
 // With a sanitizer the path runs without a measurement.
-#if defined(RINGMASTER_ADDRESS_SANITIZER) || defined(RINGMASTER_THREAD_SANITIZER)
-constexpr int kShare = 10;
-#else
-constexpr int kShare = 1;
-#endif
+constexpr int kShare = kSanitized ? 50 : 1;
 constexpr int kPods = 10'000 / kShare;
 constexpr int kNodes = 1'000 / kShare;
 constexpr int kJobs = 1'000 / kShare;

@@ -11,20 +11,16 @@
 #include <set>
 
 #include "api/launch.h"
-#include "base/sanitizers.h"
 #include "operator/wiring/names.h"
 #include "operator/wiring/template.h"
 #include "operator/wiring/tree.h"
+#include "tests/sanitized.h"
 #include "tests/unit/wiring/random_job.h"
 
 namespace ringmaster::wiring {
 namespace {
 
-#if defined(RINGMASTER_ADDRESS_SANITIZER) || defined(RINGMASTER_THREAD_SANITIZER)
-constexpr uint64_t kSeeds = 300;
-#else
-constexpr uint64_t kSeeds = 1500;
-#endif
+constexpr uint64_t kSeeds = kSanitized ? 300 : 1500;
 
 void ForEachSeed(const std::function<void(uint64_t)>& test) {
   if (const char* one = std::getenv("RINGMASTER_SEED"); one != nullptr)
