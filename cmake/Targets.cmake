@@ -36,14 +36,19 @@ function(ringmaster_sanitized)
   add_dependencies(sanitized_tests ${ARGN})
 endfunction()
 
+# ringmaster_address_sanitized(NAME...): tests with the address sanitizer alone start these programs (e2e/operator).
+function(ringmaster_address_sanitized)
+  if(NOT RINGMASTER_SANITIZE MATCHES "thread")
+    ringmaster_sanitized(${ARGN})
+  endif()
+endfunction()
+
 # ringmaster_single_threaded(NAME...): these programs start no thread, so the thread sanitizer has nothing to look for in them,
 # and they are not built or run with it. The test single_threaded fails when one of them can start a thread.
 function(ringmaster_single_threaded)
   foreach(name ${ARGN})
     set_property(GLOBAL APPEND PROPERTY RINGMASTER_SINGLE_THREADED $<TARGET_FILE:${name}>)
-    if(NOT RINGMASTER_SANITIZE MATCHES "thread")
-      ringmaster_sanitized(${name})
-    endif()
+    ringmaster_address_sanitized(${name})
   endforeach()
 endfunction()
 
