@@ -13,7 +13,6 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -32,6 +31,7 @@
 #include "worker/agent/find_program.h"
 #include "worker/agent/mpi_hydra.h"
 #include "worker/agent/termination.h"
+#include "worker/agent/unix_address.h"
 
 namespace ringmaster::agent {
 namespace {
@@ -55,14 +55,6 @@ int CodeOf(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : W
 std::string DescribeCode(int code) {
   return code > kKilled ? fmt::format("was killed by signal {}", code - kKilled)
                         : fmt::format("ended with exit code {}", code);
-}
-
-Result<sockaddr_un> AddressOf(const std::string& path) {
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) return Error{Code::kInvalid, path + ": too long for a socket"};
-  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  return address;
 }
 
 struct ChildFiles {
@@ -277,14 +269,14 @@ Status MpiPod::Open() {
 
   const std::string ranks = folder_ + kMpiRanks;
   ::unlink(ranks.c_str());
-  RM_ASSIGN(const sockaddr_un local, AddressOf(ranks));
+  RM_ASSIGN(const sockaddr_un local, UnixAddress(ranks));
   rank_listener_ = Fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!rank_listener_.valid() ||
       ::bind(rank_listener_.get(), reinterpret_cast<const sockaddr*>(&local), sizeof local) != 0 ||
       ::listen(rank_listener_.get(), SOMAXCONN) != 0)
     return ErrnoError("listen on " + ranks, errno);
 
-  RM_ASSIGN(const sockaddr_un agent, AddressOf(folder_ + kMpiCounts));
+  RM_ASSIGN(const sockaddr_un agent, UnixAddress(folder_ + kMpiCounts));
   counts_ = Fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!counts_.valid() ||
       ::connect(counts_.get(), reinterpret_cast<const sockaddr*>(&agent), sizeof agent) != 0)

@@ -9,7 +9,6 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,6 +28,7 @@
 #include "worker/agent/find_program.h"
 #include "worker/agent/mpi_files.h"
 #include "worker/agent/termination.h"
+#include "worker/agent/unix_address.h"
 
 namespace ringmaster::agent {
 namespace {
@@ -49,14 +49,10 @@ std::optional<int32_t> Number(const char* name) {
 // Returns a socket that is connected to the pod's program; invalid when there is none.
 Fd ConnectToPod() {
   const char* const folder = std::getenv(kMpiFolderVariable);
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  const std::string path = folder == nullptr ? "" : std::string(folder) + kMpiRanks;
-  if (path.empty() || path.size() >= sizeof address.sun_path) return Fd();
-  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  const Result<sockaddr_un> pod = UnixAddress(folder == nullptr ? "" : std::string(folder) + kMpiRanks);
+  if (!pod.ok()) return Fd();
   Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  if (!socket.valid() ||
-      ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+  if (!socket.valid() || ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&*pod), sizeof *pod) != 0)
     return Fd();
   return socket;
 }

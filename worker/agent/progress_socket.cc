@@ -4,13 +4,12 @@
 
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 
 #include <array>
 #include <cerrno>
-#include <cstring>
 
 #include "base/check.h"
+#include "worker/agent/unix_address.h"
 
 namespace ringmaster::agent {
 namespace {
@@ -23,11 +22,9 @@ constexpr mode_t kOwnerOnly = 0600;
 Result<ProgressSocket> ProgressSocket::Open(const std::string& folder, std::string_view name) {
   ProgressSocket out;
   out.path_ = folder + std::string(name);
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  static_assert(kLongestPath < sizeof address.sun_path);
+  static_assert(kLongestPath < sizeof sockaddr_un::sun_path);
   CHECK(out.path_.size() <= kLongestPath, "{}", out.path_);
-  std::memcpy(address.sun_path, out.path_.c_str(), out.path_.size() + 1);
+  RM_ASSIGN(const sockaddr_un address, UnixAddress(out.path_));
   out.socket_ = Fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   // The folder keeps other users away until the mode is set.
   if (!out.socket_.valid() ||

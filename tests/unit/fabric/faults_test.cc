@@ -27,6 +27,7 @@
 #include "tests/unit/fabric/oracle.h"
 #include "tests/unit/fabric/processes.h"
 #include "tests/unit/fabric/rma_member.h"
+#include "worker/fabric/ucx/context.h"
 
 namespace ringmaster::fabric::testing {
 namespace {
@@ -210,6 +211,11 @@ INSTANTIATE_TEST_SUITE_P(Transports, Faults, ::testing::Values("shm", "ucx", "rm
                          [](const auto& instance) { return instance.param; });
 
 TEST_P(Faults, KillAtRandomMoments) {
+  // A request of the dead rank that is read after its connection failed ends the process that would answer it
+  // ("ucp_request.inl: unexpected error: Endpoint timeout"). No job uses these gets: see rma::Domain::Create.
+  if (GetParam() == "rma" && !ucx::CanDisableEmulation())
+    GTEST_SKIP() << "gets that UCX " << ucx::LibraryVersion()
+                 << " emulates do not survive every death of a peer";
   const uint64_t seed = std::random_device{}();
   SCOPED_TRACE(fmt::format("seed {}", seed));
   SplitMix64 random(seed);
