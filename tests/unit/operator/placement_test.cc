@@ -278,6 +278,21 @@ TEST(Gang, APartlyPlacedGangReleasesItsNodes) {
   Settle(o, kT0 + o.job.gang_timeout);
   EXPECT_TRUE(o.pods.empty());
   EXPECT_NE(o.status.ledger.withdrawn_for.find("3 Insufficient nvidia.com/gpu"), std::string::npos);
+  EXPECT_NE(ConditionOf(o, ConditionType::kScheduled).message.find("only 1/2 pods had a node: enable gangs"),
+            std::string::npos);
+}
+
+TEST(Gang, WithoutAnyNodeSaysNothingAboutItsScheduler) {
+  Observed o = GatedWorld(2, 2);
+  o.provider = GangProvider::kScheduler;
+  for (Pod& pod : o.pods) {
+    pod.gated = false;
+    pod.waiting_reason = "Unschedulable";
+    pod.waiting_message = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu";
+  }
+  Settle(o, kT0 + o.job.gang_timeout);
+  EXPECT_TRUE(o.pods.empty());
+  EXPECT_EQ(o.status.ledger.withdrawn_for.find("enable gangs"), std::string::npos);
 }
 
 TEST(Gang, ReportsWhatTheNodesLackRatherThanAnIncompleteGang) {
