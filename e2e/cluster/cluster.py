@@ -47,12 +47,13 @@ class KubectlError(Exception):
         super().__init__(f"kubectl {' '.join(arguments)}: exit code {self.code}: {self.stderr.strip()}")
 
 
-def binary():
-    """Returns the path of the control plane's binary. Raises NotBuilt."""
-    done = subprocess.run([HERE / "build", "--check"], capture_output=True, text=True, check=False)
+def binary(kubernetes=""):
+    """Returns the path of the control plane's binary, or of the servers of this older Kubernetes. Raises NotBuilt."""
+    version = [kubernetes] if kubernetes else []
+    done = subprocess.run([HERE / "build", *version, "--check"], capture_output=True, text=True, check=False)
     if done.returncode:
         raise NotBuilt(done.stderr.strip())
-    return pathlib.Path(done.stdout.strip()) / "kubekit"
+    return pathlib.Path(done.stdout.strip()) / ("kubernetes" if kubernetes else "kubekit")
 
 
 class Cluster:
@@ -100,7 +101,7 @@ class Cluster:
         if any(self.folder.iterdir()):
             raise ClusterError(f"{self.folder} is not empty")
         self.folder.chmod(0o700)
-        (self.folder / "options.json").write_text(json.dumps(dataclasses.asdict(self.options)) + "\n")
+        self._write_options()
         (self.folder / "binary").write_text(f"{program}\n")
         with open(self.folder / "supervisor.log", "ab") as log:
             self._supervisor = subprocess.Popen(
@@ -132,6 +133,15 @@ class Cluster:
 
     def component(self, name):
         return Component(self, name)
+
+    def change(self, **options):
+        """Changes options of a cluster that runs. A component takes them when it starts again."""
+        self.options = dataclasses.replace(self.options, **options)
+        self._write_options()
+
+    def _write_options(self):
+        (self.folder / "options.json").write_text(json.dumps(dataclasses.asdict(self.options)) + "\n")
+        (self.folder / "servers").write_text(f"{binary(self.options.kubernetes)}\n")
 
     def status(self):
         """Returns {"components": {name: "running" | "ended with CODE"}, "pids": {name: pid}}."""

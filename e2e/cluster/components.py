@@ -11,7 +11,14 @@ import pki
 # In start order: each needs the one before it, or none.
 COMPONENTS = ("etcd", "apiserver", "kcm", "scheduler", "kwok")
 
-GANGS = "--feature-gates=GenericWorkload=true"  # Kubernetes' own gangs (PodGroup); off by default in 1.37
+# Kubernetes' own gangs, which are off by default: the feature gates and the version of scheduling.k8s.io, by the version of
+# Kubernetes (empty: that of kubekit).
+GANGS = {
+    "": ("GenericWorkload=true", "v1beta1"),
+    "1.36": ("GenericWorkload=true,GangScheduling=true", "v1alpha2"),
+    "1.35": ("GenericWorkload=true,GangScheduling=true", "v1alpha1"),
+}
+SERVERS = ("apiserver", "kcm", "scheduler")  # the components that an older Kubernetes has in a separate binary
 SERVICE_CIDR = "10.96.0.0/16"
 POD_CIDR = "10.200.0.0/16"
 NODE_ADDRESSES = "10.201.0.1"  # address of node-0; nothing listens there
@@ -39,6 +46,8 @@ class Options:
     # Pods on an unreachable or not ready node are deleted after this time (Kubernetes' default).
     eviction_s: int = 300
     gangs: bool = True  # Kubernetes' own, in the API and in the scheduler
+    gang_scheduler: bool = True  # False: only in the API
+    kubernetes: str = ""  # "1.35" or "1.36": its SERVERS, which `build VERSION` builds, with etcd, kwok and kubectl of kubekit
     apiserver_flags: list = dataclasses.field(default_factory=list)
     address: str = "127.0.0.1"  # of the API server; real nodes need another address than loopback
     pod_cidr: str = POD_CIDR
@@ -50,6 +59,7 @@ class Layout:
 
     folder: pathlib.Path
     binary: pathlib.Path
+    servers: pathlib.Path  # the binary of SERVERS
     address: str  # of the API server
     etcd_port: int
     etcd_peer_port: int
@@ -84,7 +94,7 @@ def command(name, layout, options):
     """Returns the argv of a component."""
     applet, flags = {"etcd": _etcd, "apiserver": _apiserver, "kcm": _kcm, "scheduler": _scheduler,
                      "kwok": _kwok}[name](layout, options)
-    return [str(layout.binary), applet, *flags]
+    return [str(layout.servers if name in SERVERS else layout.binary), applet, *flags]
 
 
 def _etcd(layout, _):
@@ -133,7 +143,8 @@ def _apiserver(layout, options):
         "--requestheader-extra-headers-prefix=X-Remote-Extra-",
         f"--proxy-client-cert-file={keys.certificate('front-proxy')}",
         f"--proxy-client-key-file={keys.key('front-proxy')}",
-        *([GANGS, "--runtime-config=scheduling.k8s.io/v1beta1=true"] if options.gangs else []),
+        *_gangs(options),
+        *([f"--runtime-config=scheduling.k8s.io/{GANGS[options.kubernetes][1]}=true"] if options.gangs else []),
         f"--default-not-ready-toleration-seconds={options.eviction_s}",
         f"--default-unreachable-toleration-seconds={options.eviction_s}",
         # Watches end a second after SIGTERM; by default they delay the end by a minute.
@@ -145,7 +156,8 @@ def _apiserver(layout, options):
 def _kcm(layout, options):
     keys = layout.pki
     return "kube-controller-manager", [
-        *_client(layout, "kcm", options),
+        *_client(layout, "kcm"),
+        *_gangs(options),
         "--use-service-account-credentials=true",
         f"--service-account-private-key-file={keys.key('sa')}",
         f"--root-ca-file={keys.ca}",
@@ -164,16 +176,24 @@ def _kcm(layout, options):
 
 
 def _scheduler(layout, options):
-    return "kube-scheduler", [*_client(layout, "scheduler", options), "--kube-api-qps=1000", "--kube-api-burst=2000"]
+    return "kube-scheduler", [
+        *_client(layout, "scheduler"),
+        *(_gangs(options) if options.gang_scheduler else []),
+        "--kube-api-qps=1000",
+        "--kube-api-burst=2000",
+    ]
 
 
-def _client(layout, user, options):
+def _gangs(options):
+    return [f"--feature-gates={GANGS[options.kubernetes][0]}"] if options.gangs else []
+
+
+def _client(layout, user):
     file = layout.kubeconfig(user)
     return [
         f"--kubeconfig={file}", f"--authentication-kubeconfig={file}", f"--authorization-kubeconfig={file}",
         "--secure-port=0",  # no client connects to them
         "--leader-elect=false",
-        *([GANGS] if options.gangs else []),
     ]
 
 

@@ -54,12 +54,20 @@ FAILURES = (Failure, OSError, RuntimeError, http.client.HTTPException, kubeapi.A
 class Supervisor:
     def __init__(self, folder, owned):
         self.folder = pathlib.Path(folder)
-        self.options = components.Options(**json.loads((self.folder / "options.json").read_text()))
+        self.options = None
         self.binary = pathlib.Path((self.folder / "binary").read_text().strip())
         self.owned = owned  # standard input ends when the owner ends
         self.processes = {}
         self.layout = None
         self.api = None
+        self._read_options()
+
+    def _read_options(self):
+        """Reads the options and the binary of the servers again, since Cluster.change changes them."""
+        self.options = components.Options(**json.loads((self.folder / "options.json").read_text()))
+        self.servers = pathlib.Path((self.folder / "servers").read_text().strip())
+        if self.layout:
+            self.layout.servers = self.servers
 
     # --- start
 
@@ -92,7 +100,7 @@ class Supervisor:
 
     def _take_ports(self):
         ports = free_ports(3)
-        self.layout = components.Layout(self.folder, self.binary, self.options.address, *ports)
+        self.layout = components.Layout(self.folder, self.binary, self.servers, self.options.address, *ports)
         tokens = json.loads((self.folder / "pki/tokens.json").read_text())
         for file, _, _ in components.USERS:
             pki.write_secret(self.layout.kubeconfig(file),
@@ -139,6 +147,7 @@ class Supervisor:
         end by KwokRace: then it is started again."""
         if self._running(name):
             raise Failure(f"{name} is already running")
+        self._read_options()
         deadline = time.monotonic() + START_TIMEOUT_S
         first_time = name not in self.processes
         beats = self._heartbeats() if name == "kwok" and not first_time and self._running("apiserver") else {}
