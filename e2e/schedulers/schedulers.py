@@ -15,6 +15,8 @@ import subprocess
 import sys
 import tempfile
 
+from components import GANGS, SERVERS
+
 HERE = pathlib.Path(__file__).resolve().parent
 VOLCANO_API = "scheduling.volcano.sh/v1beta1"
 COSCHEDULING_API = "scheduling.x-k8s.io/v1alpha1"
@@ -84,6 +86,7 @@ class Gangs:
 
     crds = ""  # the folder below ./build's
     api = ""
+    plural = "podgroups"  # the objects that hold a gang
 
     def __init__(self, cluster):
         self.cluster = cluster
@@ -116,7 +119,7 @@ class Gangs:
             found = self.cluster.api.get("/apis/" + self.api)
         except Exception:  # noqa: BLE001  not yet
             return False
-        return "podgroups" in {one["name"] for one in found["resources"]}
+        return self.plural in {one["name"] for one in found["resources"]}
 
     def start(self):
         for process in self.processes:
@@ -127,7 +130,7 @@ class Gangs:
             process.stop()
 
     def groups(self, job, namespace="default"):
-        path = f"/apis/{self.api}/namespaces/{namespace}/podgroups?labelSelector=ringmaster.dev/job%3D{job}"
+        path = f"/apis/{self.api}/namespaces/{namespace}/{self.plural}?labelSelector=ringmaster.dev/job%3D{job}"
         return self.cluster.api.get(path)["items"]
 
 
@@ -208,9 +211,30 @@ class Coscheduling(Gangs):
 
 
 class Native(Gangs):
-    """Kubernetes' own gangs, which the cluster's scheduler knows."""
+    """Kubernetes' own gangs, in the version of its cluster. Its servers serve them or not, by their flags."""
 
-    api = "scheduling.k8s.io/v1beta1"
+    def __init__(self, cluster):
+        super().__init__(cluster)
+        self.api = "scheduling.k8s.io/" + GANGS[cluster.options.kubernetes][1]
+        self.plural = "workloads" if self.api.endswith("/v1alpha1") else "podgroups"
 
     def install(self):
-        pass
+        self._serve(True)
+        self.cluster.wait(self.is_served, f"{self.api} is served")
+
+    def uninstall(self):
+        """Restarts the servers without the feature. The objects stay in etcd."""
+        self._serve(False)
+        self.cluster.wait(lambda: not self.is_served(), f"{self.api} is not served any more")
+
+    def _serve(self, served):
+        if self.cluster.options.gangs == served:
+            return
+        self.cluster.change(gangs=served)
+        for name in (*SERVERS, "kwok"):
+            self.cluster.component(name).restart()
+
+    def min_count(self, group):
+        spec = group["spec"]
+        policy = spec["podGroups"][0]["policy"] if self.plural == "workloads" else spec["schedulingPolicy"]
+        return policy["gang"]["minCount"]

@@ -2,6 +2,7 @@
 """Real gang schedulers and the operator: Volcano, coscheduling of scheduler-plugins, and Kubernetes' own gangs. The nodes and
 their pods are fake: every pod that is bound runs until it is ended. All or nothing is read from the pods' bindings."""
 
+import json
 import pathlib
 import re
 import sys
@@ -18,6 +19,9 @@ NODES = 4  # with 8 GPUs each; a worker of these tests takes a whole node unless
 WHOLE_NODE = {"spec": {"containers": [{"name": "worker", "image": "registry.local/worker:1",
                                        "resources": {"limits": {"nvidia.com/gpu": 8, "cpu": "1500m"}}}]}}
 
+# An operator that keeps its Lease while the API server restarts, however slow the machine is.
+PATIENT = {"lease_duration_seconds": 90, "renew_deadline_seconds": 80, "retry_period_seconds": 2}
+
 # A pod, and what its scheduler says about it: not only our text for one that says nothing.
 SCHEDULERS_TEXT = r"^tight-1-\d: (?!the scheduler finds no node)\w"
 
@@ -27,10 +31,12 @@ class OnOneCluster:
 
     gang = ""
     scheduler_name = ""
+    options = {}  # of the cluster
+    timeout_s = 600  # of gangs that want the same room
 
     @classmethod
     def setUpClass(cls):
-        cls.cluster = cls.enterClassContext(Cluster(nodes=NODES))
+        cls.cluster = cls.enterClassContext(Cluster(nodes=NODES, **cls.options))
         cls.gangs = cls.enterClassContext(cls.start_scheduler(cls.cluster))
         cls.rig = cls.enterClassContext(Rig(cls.cluster))
         cls.operator = cls.rig.start(**STEADY).wait_leading()
@@ -82,7 +88,7 @@ class OnOneCluster:
             self.assertEqual(pod["spec"]["schedulerName"], self.scheduler_name)
         groups = self.gangs.groups("fits")
         self.assertEqual([one["metadata"]["name"] for one in groups], ["fits-1"])
-        self.check_group(groups[0]["spec"])
+        self.check_group(groups[0])
         self.finish("fits")
 
     def test_a_gang_that_does_not_fit(self):
@@ -109,6 +115,23 @@ class OnOneCluster:
         second = "left" if first == "right" else "right"
         self.stays_unbound(second, 8)
         self.assertTrue(self.rig.running(first, 3))
+        self.finish(first)
+        self.wait_running(second, 3)
+
+    def test_two_gangs_that_waited_for_the_same_room(self):
+        """Both wait when room for one of them appears at once: their pods may come in any order."""
+        for index in range(NODES):
+            self.cluster.kubectl("cordon", f"node-{index}")
+        for name in ("left", "right"):
+            self.submit(name, workers=3, scheduling={"timeoutSeconds": self.timeout_s})
+        for name in ("left", "right"):
+            self.rig.wait_condition(name, "Scheduled", "False", "Unschedulable")
+        for index in range(NODES):
+            self.cluster.kubectl("uncordon", f"node-{index}")
+        first = self.cluster.wait(lambda: next((name for name in ("left", "right") if self.rig.running(name, 3)), None),
+                                  "one of the gangs runs whole", 120)
+        second = "left" if first == "right" else "right"
+        self.stays_unbound(second, 8)
         self.finish(first)
         self.wait_running(second, 3)
 
@@ -148,7 +171,8 @@ class VolcanoTest(OnOneCluster, unittest.TestCase):
     def start_scheduler(cluster):
         return Volcano(cluster)
 
-    def check_group(self, spec):
+    def check_group(self, group):
+        spec = group["spec"]
         self.assertEqual(spec["minMember"], NODES)
         self.assertEqual(spec["minResources"], {"cpu": "6", "nvidia.com/gpu": "32"})
         self.assertEqual(spec["queue"], "default")
@@ -191,7 +215,8 @@ class CoschedulingTest(OnOneCluster, unittest.TestCase):
     def start_scheduler(cluster):
         return Coscheduling(cluster)
 
-    def check_group(self, spec):
+    def check_group(self, group):
+        spec = group["spec"]
         self.assertEqual((spec["minMember"], spec["scheduleTimeoutSeconds"]), (NODES, 600))
 
 
@@ -199,22 +224,77 @@ class NativeTest(OnOneCluster, unittest.TestCase):
     gang = "native"
     scheduler_name = "default-scheduler"
     missing = "nvidia.com/gpu|minCount"
+    smaller_minimum = 2
+    priority_of_a_gang = "urgent"
     test_another_scheduler_in_the_template = None  # any profile of Kubernetes' scheduler knows its gangs
 
     @staticmethod
     def start_scheduler(cluster):
         return Native(cluster)
 
-    def check_group(self, spec):
-        self.assertEqual(spec["schedulingPolicy"]["gang"]["minCount"], NODES)
+    def check_group(self, group):
+        self.assertEqual(self.gangs.min_count(group), NODES)
+
+    def test_a_restart(self):
+        """The next attempt has a gang of its number, and the one before is deleted, which Kubernetes delays until its pods are
+        gone."""
+        self.submit("again")
+        self.wait_running("again", NODES)
+        self.cluster.pod_exit("default", self.rig.live("again")[0]["metadata"]["name"], 1)
+        self.cluster.wait(lambda: self.rig.status("again")["attempt"] == 2 and self.rig.running("again", NODES),
+                          "the second attempt runs")
+        self.cluster.wait(lambda: [one["metadata"]["name"] for one in self.gangs.groups("again")] == ["again-2"],
+                          "the gang of the first attempt is gone")
+
+    def test_a_smaller_minimum_of_an_elastic_job(self):
+        """The policy of a gang is immutable before 1.37: then it stays as it is while its pods live."""
+        elastic = {"workers": 3, "native": True, "spec": {"checkpoint": {"path": "/ckpt", "gracePeriodSeconds": 5}}}
+        self.submit("less", workers_spec={"min": 3, "max": 3}, **elastic)
+        self.wait_running("less", 3)
+        before = {pod["metadata"]["uid"] for pod in self.rig.live("less")}
+        group = self.gangs.groups("less")[0]["metadata"]
+        self.submit("less", workers_spec={"min": 2, "max": 3}, **elastic)
+        self.cluster.wait(lambda: self.gangs.groups("less")[0]["metadata"]["annotations"] != group["annotations"],
+                          "the gang is prepared again")
+        time.sleep(3)
+        found = self.gangs.groups("less")
+        self.assertEqual([one["metadata"]["uid"] for one in found], [group["uid"]])
+        self.assertEqual(self.gangs.min_count(found[0]), self.smaller_minimum)
+        self.assertEqual({pod["metadata"]["uid"] for pod in self.rig.live("less")}, before)
+        self.assertEqual(self.rig.status("less")["attempt"], 1)
+
+    def test_a_priority(self):
+        """A job with a PriorityClass has its gang and its pods, whether this version of a gang has a priority or not."""
+        self.cluster.apply_text(json.dumps({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+                                            "metadata": {"name": "urgent"}, "value": 1000}))
+        self.addCleanup(self.cluster.kubectl, "delete", "priorityclass", "urgent")
+        self.submit("first", scheduling={"priorityClassName": "urgent"})
+        self.wait_running("first", NODES)
+        self.assertEqual({pod["spec"]["priority"] for pod in self.rig.live("first")}, {1000})
+        self.assertEqual(self.gangs.groups("first")[0]["spec"].get("priorityClassName"), self.priority_of_a_gang)
+
+
+class Native136Test(NativeTest):
+    options = {"kubernetes": "1.36"}
+    smaller_minimum = 3
+    priority_of_a_gang = None  # a field of another feature gate
+
+
+class Native135Test(NativeTest):
+    options = {"kubernetes": "1.35"}
+    # This scheduler places pods one by one, and may keep nodes for a part of each gang for five minutes. The operator withdraws such
+    # gangs, and creates them again at different times.
+    timeout_s = 20
+    smaller_minimum = 3
+    priority_of_a_gang = None
 
 
 class Uninstalled(unittest.TestCase):
-    """The CRDs of a scheduler go while jobs run, and come back."""
+    """The API of a scheduler goes while jobs run, and comes back."""
 
-    def check(self, gang, gangs_of):
-        with Cluster(nodes=NODES) as cluster, gangs_of(cluster) as gangs, Rig(cluster) as rig:
-            operator = rig.start(**STEADY).wait_leading()
+    def check(self, gang, gangs_of, **options):
+        with Cluster(nodes=NODES, **options) as cluster, gangs_of(cluster) as gangs, Rig(cluster) as rig:
+            operator = rig.start(**PATIENT).wait_leading()
             rig.apply(job("runs", replicas=2, spec={"scheduling": {"gang": gang}}))
             cluster.wait(lambda: rig.running("runs", 2), "the job runs")
             before = [pod["metadata"]["uid"] for pod in rig.live("runs")]
@@ -248,6 +328,15 @@ class Uninstalled(unittest.TestCase):
 
     def test_coscheduling(self):
         self.check("coscheduling", Coscheduling)
+
+    def test_native(self):
+        self.check("native", Native)
+
+    def test_native_1_36(self):
+        self.check("native", Native, kubernetes="1.36")
+
+    def test_native_1_35(self):
+        self.check("native", Native, kubernetes="1.35")
 
 
 class Auto(unittest.TestCase):
@@ -306,6 +395,107 @@ class Auto(unittest.TestCase):
         self.rig.apply(job("fourth", replicas=2))
         self.cluster.wait(lambda: self.rig.running("fourth", 2), "auto takes the gate after a restart")
         self.assertTrue(self.rig.running("second", 2))
+
+
+class AutoNative(unittest.TestCase):
+    """`auto` and Kubernetes' own gangs: 1.37 has them with one feature gate, older versions have a second one for the scheduler."""
+
+    def start(self, operator_flags=None, **options):
+        self.cluster = self.enterContext(Cluster(nodes=NODES, **options))
+        self.gangs = self.enterContext(Native(self.cluster))
+        self.rig = self.enterContext(Rig(self.cluster))
+        self.operator = self.rig.start(**PATIENT, **(operator_flags or {})).wait_leading()
+
+    def run_job(self, name, native):
+        """Runs a job of `auto`, and asserts whether Kubernetes' own gangs place it."""
+        self.rig.apply(job(name, replicas=2))
+        self.cluster.wait(lambda: self.rig.running(name, 2), f"{name} runs")
+        self.assertEqual(self.in_gang(name), {native})
+
+    def in_gang(self, name):
+        return {"schedulingGroup" in pod["spec"] or "workloadRef" in pod["spec"] for pod in self.rig.live(name)}
+
+    def uids(self, name):
+        return [pod["metadata"]["uid"] for pod in self.rig.live(name)]
+
+    def stays_ready(self, seconds):
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            self.assertEqual(self.operator.get("health", "/readyz")[0], 200)
+            time.sleep(0.2)
+
+    def test_the_api_goes_and_comes_back(self):
+        """The servers restart without the feature, and then with it. Running jobs run on; others are placed by the gate."""
+        self.start()
+        for name in ("runs", "restarts", "deleted"):
+            self.run_job(name, native=True)
+        before = self.uids("runs")
+        self.rig.apply(job("elastic", native=True, workers={"replicas": 3, "min": 2, "max": 3},
+                           spec={"checkpoint": {"path": "/ckpt", "gracePeriodSeconds": 5}}))
+        self.cluster.wait(lambda: self.rig.running("elastic", 3), "elastic runs")
+        *others, lost = self.rig.live("elastic")
+
+        self.gangs.uninstall()
+        self.cluster.wait(lambda: self.operator.get("health", "/readyz")[0] == 200, "the operator is ready")
+        self.run_job("gated", native=False)
+        self.rig.apply(job("waits", replicas=2, spec={"scheduling": {"gang": "native"}}))
+        self.rig.wait_condition("waits", "Admitted", "False", "NoGangProvider")
+        self.cluster.pod_exit("default", self.rig.live("restarts")[0]["metadata"]["name"], 1)
+        self.cluster.wait(lambda: self.rig.status("restarts")["attempt"] == 2 and self.rig.running("restarts", 2),
+                          "the next attempt of a job runs without the API")
+        self.assertEqual(self.in_gang("restarts"), {False})
+        self.cluster.pod_exit("default", lost["metadata"]["name"], 1)
+        self.cluster.wait(lambda: self.rig.running("elastic", 3) and lost["metadata"]["uid"] not in self.uids("elastic"),
+                          "a worker of an elastic job is replaced without the API")
+        self.assertLess({pod["metadata"]["uid"] for pod in others}, set(self.uids("elastic")))
+        self.assertEqual(self.rig.status("elastic")["attempt"], 1)
+        self.cluster.kubectl("delete", "tj", "deleted", "--timeout=90s")
+        self.stays_ready(5)
+        self.assertEqual(self.uids("runs"), before)
+
+        self.gangs.install()
+        self.cluster.wait(lambda: self.operator.get("health", "/readyz")[0] == 200, "the operator is ready")
+        self.cluster.wait(lambda: self.gangs.groups("deleted") == [], "the gang of a job that is gone is deleted", 120)
+        self.cluster.wait(lambda: self.rig.running("waits", 2), "the job that waited runs")
+        self.assertEqual(self.in_gang("waits"), {True})
+        self.run_job("native", native=True)
+        self.assertEqual(self.uids("runs"), before)
+        self.assertEqual(self.in_gang("gated"), {False})
+        for pod in self.rig.live("runs"):
+            self.cluster.pod_exit("default", pod["metadata"]["name"], 0)
+        self.rig.wait_phase("runs", "Succeeded")
+
+    def test_auto_takes_the_gate_in_1_36(self):
+        self.start(kubernetes="1.36")
+        self.run_job("first", native=False)
+
+    def test_auto_takes_the_gate_in_1_35(self):
+        self.start(kubernetes="1.35")
+        self.run_job("first", native=False)
+
+    def test_the_operators_flag_in_1_36(self):
+        self.start(kubernetes="1.36", operator_flags={"gang": "native"})
+        self.run_job("first", native=True)
+
+    def check_a_scheduler_without_gangs(self, kubernetes):
+        """The API server serves the gangs, and the scheduler does not know them: it places workers alone, and nothing in the API
+        shows it before. This is why `auto` does not go by the API of a version that has a gate for the scheduler alone."""
+        self.start(kubernetes=kubernetes, gang_scheduler=False)
+        self.cluster.kubectl("cordon", "node-3")
+        self.rig.apply(job("torn", replicas=NODES, workers={"template": WHOLE_NODE},
+                           spec={"scheduling": {"gang": "native", "timeoutSeconds": 8}}))
+        self.cluster.wait(lambda: sum("nodeName" in pod["spec"] for pod in self.rig.live("torn")) == 3, "three are placed")
+        found = self.rig.wait_condition("torn", "Scheduled", "False", "GangTimeout")
+        self.assertIn("only 3/4 pods had a node: enable gangs in the scheduler", found["message"])
+
+    def test_a_scheduler_without_gangs(self):
+        self.check_a_scheduler_without_gangs("")
+
+    def test_a_scheduler_without_gangs_1_36(self):
+        self.check_a_scheduler_without_gangs("1.36")
+
+    def test_a_scheduler_without_gangs_1_35(self):
+        self.check_a_scheduler_without_gangs("1.35")
 
 
 if __name__ == "__main__":
