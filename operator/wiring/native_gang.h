@@ -19,8 +19,9 @@ struct NativeApi {
   const char* version;
   const char* kind;  // of the object that holds the gang
   const char* plural;
-  // Whether `auto` uses it. In 1.35 and 1.36 the scheduler knows gangs only with a feature gate that
-  // no API shows.
+  // Whether `auto` uses it. In 1.35 and 1.36 the scheduler knows gangs only with a second feature gate, which
+  // no API shows; without it, it places each pod alone. With it, the scheduler of 1.35 lets two gangs each
+  // hold what the other lacks, for up to five minutes. e2e/schedulers shows both.
   bool automatic;
 };
 
