@@ -31,6 +31,8 @@ class Kubectl(unittest.TestCase):
         cls.c = cls.enterClassContext(Cluster(components=["etcd", "apiserver"]))
         cls.c.kubectl("apply", "--server-side", "-f", CRD)
         cls.c.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd/trainingjobs.ringmaster.dev")
+        # The API server publishes the schema that `kubectl explain` reads some time after that.
+        cls.c.wait(lambda: '"apis/ringmaster.dev/v1alpha1"' in cls.c.kubectl("get", "--raw", "/openapi/v3"), "the schema is published")
 
     def create(self, manifest, status=None):
         self.c.kubectl("create", "-f", "-", stdin=json.dumps(manifest))
