@@ -282,27 +282,27 @@ TEST(Gang, APartlyPlacedGangReleasesItsNodes) {
             std::string::npos);
 }
 
-TEST(Gang, WithoutAnyNodeSaysNothingAboutItsScheduler) {
+// A gang of two of a scheduler, which says this of both pods.
+Observed Unschedulable(const std::string& message) {
   Observed o = GatedWorld(2, 2);
   o.provider = GangProvider::kScheduler;
   for (Pod& pod : o.pods) {
     pod.gated = false;
     pod.waiting_reason = "Unschedulable";
-    pod.waiting_message = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu";
+    pod.waiting_message = message;
   }
+  return o;
+}
+
+TEST(Gang, WithoutAnyNodeSaysNothingAboutItsScheduler) {
+  Observed o = Unschedulable("0/3 nodes are available: 3 Insufficient nvidia.com/gpu");
   Settle(o, kT0 + o.job.gang_timeout);
   EXPECT_TRUE(o.pods.empty());
   EXPECT_EQ(o.status.ledger.withdrawn_for.find("enable gangs"), std::string::npos);
 }
 
 TEST(Gang, ReportsWhatTheNodesLackRatherThanAnIncompleteGang) {
-  Observed o = GatedWorld(2, 2);
-  o.provider = GangProvider::kScheduler;
-  for (Pod& pod : o.pods) {
-    pod.gated = false;
-    pod.waiting_reason = "Unschedulable";
-    pod.waiting_message = "minCount (2) cannot be satisfied: 0 scheduled, 1 remaining";
-  }
+  Observed o = Unschedulable("minCount (2) cannot be satisfied: 0 scheduled, 1 remaining");
   o.pods[1].waiting_message = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu";
   Settle(o, kT0 + kSettlePeriod);
   EXPECT_NE(ConditionOf(o, ConditionType::kScheduled).message.find("3 Insufficient nvidia.com/gpu"),
