@@ -12,6 +12,7 @@ that ends. README.md has the details. Uses only the standard library. Thread-saf
 """
 
 import dataclasses
+import functools
 import json
 import os
 import pathlib
@@ -47,6 +48,7 @@ class KubectlError(Exception):
         super().__init__(f"kubectl {' '.join(arguments)}: exit code {self.code}: {self.stderr.strip()}")
 
 
+@functools.cache  # the check hashes the sources, and a process may start many clusters
 def binary(kubernetes=""):
     """Returns the path of the control plane's binary, or of the servers of this older Kubernetes. Raises NotBuilt."""
     version = [kubernetes] if kubernetes else []

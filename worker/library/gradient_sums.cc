@@ -293,7 +293,7 @@ Status GradientSums::Read(int tensor, std::span<float> values) {
     RM_TRY(device_->Copy(std::as_bytes(from), std::as_writable_bytes(values)));
   } else {
     const KeepSubnormals keep;
-    RM_TRY(device_->Scale(from, 1.0F / static_cast<float>(options_.micro_batches), values));
+    RM_TRY(device_->Scale(from, static_cast<float>(1.0 / options_.micro_batches), values));
   }
   return device_->LetStreamWait(stream_);
 }

@@ -333,17 +333,6 @@ class Run(_run.Run[Step]):
         self._parameters[i].grad = None
         if gradient is None or self._step is None:
             return
-        # The usual gradient needs no conversion. This runs for each parameter in each micro-batch.
-        if (
-            gradient.dtype is torch.float32
-            and gradient.layout is torch.strided
-            and gradient.device == self._memory
-            and self._inverse_scale == 1.0
-            and gradient.is_contiguous()
-        ):
-            self._set_stream()
-            self._step._add(i, gradient.data_ptr())
-            return
         if gradient.layout != torch.strided:
             raise Error(
                 f"the gradient of {self._names[i]} is sparse ({gradient.layout}), and the sums are dense: create the layer with "

@@ -5,9 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 
-#include <cstring>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -15,17 +13,15 @@
 #include "base/check.h"
 #include "tests/temp_folder.h"
 #include "worker/agent/private_folder.h"
+#include "worker/agent/unix_address.h"
 
 namespace ringmaster::agent {
 namespace {
 
 class Sender {
  public:
-  explicit Sender(const std::string& path) : socket_(::socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0)) {
-    address_.sun_family = AF_UNIX;
-    CHECK(path.size() < sizeof address_.sun_path);
-    std::memcpy(address_.sun_path, path.c_str(), path.size() + 1);
-  }
+  explicit Sender(const std::string& path)
+      : socket_(::socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0)), address_(UnixAddress(path).value()) {}
   bool Send(const std::string& text) {
     return ::sendto(socket_.get(), text.data(), text.size(), 0, reinterpret_cast<const sockaddr*>(&address_),
                     sizeof address_) == static_cast<ssize_t>(text.size());
@@ -33,7 +29,7 @@ class Sender {
 
  private:
   Fd socket_;
-  sockaddr_un address_ = {};
+  sockaddr_un address_;
 };
 
 std::vector<std::string> ReadAll(ProgressSocket& socket) {
