@@ -47,6 +47,7 @@ class Options:
     eviction_s: int = 300
     gangs: bool = True  # Kubernetes' own, in the API and in the scheduler
     gang_scheduler: bool = True  # False: only in the API
+    without_controllers: tuple = ()  # controllers of kube-controller-manager that do not run
     kubernetes: str = ""  # "1.35" or "1.36": its SERVERS, which `build VERSION` builds, with etcd, kwok and kubectl of kubekit
     apiserver_flags: list = dataclasses.field(default_factory=list)
     address: str = "127.0.0.1"  # of the API server; real nodes need another address than loopback
@@ -172,6 +173,7 @@ def _kcm(layout, options):
         "--kube-api-burst=2000",
         f"--node-monitor-period={min(5, max(1, options.node_grace_s // 8))}s",
         f"--node-monitor-grace-period={options.node_grace_s}s",
+        "--controllers=" + ",".join(["*", *(f"-{name}" for name in options.without_controllers)]),
     ]
 
 
