@@ -7,6 +7,7 @@
 // Thread-safe: several threads may call const methods.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -51,6 +52,19 @@ struct Buffers {
   std::span<int32_t> targets{};
 };
 
+struct ContentHashOptions {
+  std::string cache_folder;                   // of HashCache; empty: nothing is kept between processes
+  std::string node;                           // HashCache: where files that are not shared are
+  WorkCounter* counter = nullptr;             // counts bytes of files that are not in memory
+  const std::atomic<bool>* cancel = nullptr;  // set: HashContent ends soon with kCancelled
+};
+
+// The result of HashContent.
+struct ContentHash {
+  uint64_t value = 0;
+  uint64_t bytes_read = 0;  // of files that are not in memory and whose hash was not in the cache
+};
+
 class Dataset {
  public:
   // Opens and checks the data. Errors name path, reason and remedy: data that is missing, empty, truncated,
@@ -67,8 +81,15 @@ class Dataset {
   virtual Status Read(Split split, std::span<const int64_t> indices, const Buffers& out) const = 0;
 
   // Identifies the data by sizes, sampled content and split, never by paths: members of one job may find
-  // equal data under different paths. Part of a run's fingerprint.
+  // equal data under different paths. Part of a run's fingerprint and so of its checkpoints: the values never
+  // change. It is known after Open, which reads little of a large file; a difference between the samples of
+  // one is not in it, but in HashContent.
   virtual uint64_t Fingerprint() const = 0;
+
+  // Identifies the data by split, sizes and the whole content, never by paths. Members of a job compare it;
+  // no checkpoint contains it. Reads the files that are not in memory, unless the cache has their hashes: of
+  // a large data set this takes minutes. Errors: as Read; kCancelled.
+  virtual Result<ContentHash> HashContent(const ContentHashOptions& options) const = 0;
 };
 
 // Bijection of [0, n): a Feistel network keyed by (seed, epoch), with cycle walking. O(1) memory.

@@ -3,7 +3,9 @@
 #include "worker/data/file_pool.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,6 +34,23 @@ Result<Fd> OpenForReading(const std::string& path) {
   }
   return Problem(ErrnoError("", why).code, path, std::strerror(why), "make it readable for the worker");
 }
+
+// Missing in <linux/magic.h>.
+constexpr uint64_t kLustreMagic = 0x0BD00BD0;
+
+bool IsNetworkFileSystem(const struct statfs& about) {
+  switch (static_cast<uint32_t>(about.f_type)) {
+    case NFS_SUPER_MAGIC:
+    case CEPH_SUPER_MAGIC:
+    case FUSE_SUPER_MAGIC:
+    case kLustreMagic:
+      return true;
+    default:
+      return false;
+  }
+}
+
+int64_t Nanoseconds(const timespec& time) { return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; }
 
 Error Truncated(const std::string& path, uint64_t size, uint64_t offset, uint64_t bytes, uint64_t now) {
   return Problem(
@@ -99,6 +118,27 @@ Result<std::span<const std::byte>> FilePool::View(size_t number, uint64_t offset
   if (!read.ok() && read.error().code == Code::kUnavailable) Close(number);
   RM_TRY(read);
   return std::span<const std::byte>(out);
+}
+
+Result<FilePool::Version> FilePool::CurrentVersion(size_t number) const {
+  RM_ASSIGN(const std::shared_ptr<const Fd> fd, Acquire(number));
+  struct stat file {};
+  struct statfs system {};
+  if (::fstat(fd->get(), &file) != 0 || ::fstatfs(fd->get(), &system) != 0) {
+    const int why = errno;
+    Close(number);
+    return Problem(Code::kUnavailable, files_[number].path, std::strerror(why), "check the storage");
+  }
+  Version version;
+  std::memcpy(&version.file_system, &system.f_fsid, sizeof version.file_system);
+  version.device = file.st_dev;
+  version.inode = file.st_ino;
+  version.size = static_cast<uint64_t>(file.st_size);
+  version.modified_ns = Nanoseconds(file.st_mtim);
+  version.changed_ns = Nanoseconds(file.st_ctim);
+  version.ends = files_[number].ends;
+  version.shared = IsNetworkFileSystem(system);
+  return version;
 }
 
 void FilePool::Announce(size_t number, uint64_t offset, uint64_t bytes) const {

@@ -40,6 +40,7 @@ class FilePool {
   // its content). Not thread-safe.
   void Replace(size_t file, std::vector<std::byte> bytes);
 
+  size_t count() const { return files_.size(); }
   const std::string& path(size_t file) const { return files_[file].path; }
   uint64_t size(size_t file) const { return files_[file].size; }
   bool held(size_t file) const { return files_[file].held; }
@@ -50,6 +51,21 @@ class FilePool {
   // Thread-safe.
   Result<std::span<const std::byte>> View(size_t file, uint64_t offset, size_t bytes,
                                           std::vector<std::byte>* buffer) const;
+
+  // What a file system knows about a file: while all of it is the same, so is the content (HashCache).
+  struct Version {
+    uint64_t file_system = 0;  // 0: it has no number
+    uint64_t device = 0;
+    uint64_t inode = 0;
+    uint64_t size = 0;
+    int64_t modified_ns = 0;
+    int64_t changed_ns = 0;
+    uint64_t ends = 0;    // hash of both ends: some network file systems number files again at each mount
+    bool shared = false;  // a network file system: other nodes see the same inode and times
+    bool operator==(const Version&) const = default;
+  };
+  // Returns the present version of a file. REQUIRES: it is not held. Errors: as View. Thread-safe.
+  Result<Version> CurrentVersion(size_t file) const;
 
   // Asks the kernel to read a range soon. Thread-safe.
   void Announce(size_t file, uint64_t offset, uint64_t bytes) const;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "worker/data/content_hasher.h"
 #include "worker/data/fingerprint.h"
 #include "worker/data/problem.h"
 
@@ -99,6 +100,22 @@ class ImageDataset final : public Dataset {
   }
 
   uint64_t Fingerprint() const override { return fingerprint_; }
+
+  Result<ContentHash> HashContent(const ContentHashOptions& options) const override {
+    ContentHasher hasher(*pool_, options);
+    for (const int64_t number :
+         {int64_t{shape_.channels}, int64_t{shape_.height}, int64_t{shape_.width}, train_, held_out_}) {
+      hasher.Add(number);
+    }
+    for (const auto* parts : {&parts_, &validation_}) {
+      for (const ImagePart& part : *parts) {
+        hasher.Add(part.name);
+        RM_TRY(hasher.AddRange(part.file, part.first, static_cast<uint64_t>(part.count) * part.record));
+        hasher.AddBytes(part.labels);
+      }
+    }
+    return hasher.value();
+  }
 
  private:
   struct Place {

@@ -237,4 +237,12 @@ Status TokenStream::Sample(Fingerprint* fingerprint) const {
   return Ok();
 }
 
+Status TokenStream::Hash(ContentHasher* hasher) const {
+  for (const Segment& segment : segments_) {
+    const uint64_t bytes = static_cast<uint64_t>(segment.count) * width_;
+    RM_TRY(hasher->AddRange(segment.file, segment.offset, bytes));
+  }
+  return Ok();
+}
+
 }  // namespace ringmaster::data

@@ -13,6 +13,7 @@
 
 #include "base/result.h"
 #include "base/work_counter.h"
+#include "worker/data/content_hasher.h"
 #include "worker/data/dataset.h"
 #include "worker/data/file_pool.h"
 #include "worker/data/fingerprint.h"
@@ -37,6 +38,8 @@ class TokenStream {
   void Announce(int64_t position, int64_t count) const;
   // Adds sizes and sampled content to the fingerprint, and checks the sampled tokens. Errors: as Read.
   Status Sample(Fingerprint* fingerprint) const;
+  // Adds sizes and the whole content. Errors: as ContentHasher::AddRange.
+  Status Hash(ContentHasher* hasher) const;
 
  private:
   struct Segment {

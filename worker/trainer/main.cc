@@ -84,6 +84,7 @@ Result<Trainer::Parts> CreateParts(Result<RunConfig> config, agent::TrainerPage*
   RM_ASSIGN(parts.member, Variable("RINGMASTER_MEMBER"));
   RM_ASSIGN(parts.config, std::move(config));
   RM_ASSIGN(parts.dataset, OpenData(&parts.config));
+  parts.data_hash = std::make_unique<DataHash>(parts.dataset.get(), parts.config.checkpoint_path);
   auto device = device::Open({parts.config.device, parts.config.model.threads, parts.config.transport});
   *no_device = !device.ok() && device.error().code == Code::kUnavailable;
   RM_ASSIGN(parts.device, std::move(device));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "base/hash.h"
@@ -32,6 +33,9 @@ namespace {
 // How long rank 0 waits for a disk before it looks for an order again.
 constexpr Duration kDiskPoll = milliseconds(10);
 constexpr Duration kLongLoad = seconds(2);  // then users see how far it is
+constexpr Duration kHashPoll = milliseconds(100);
+constexpr Duration kLongHash = seconds(2);  // then users see how far it is
+constexpr Duration kHashNotes = seconds(10);
 constexpr int kExitInternal = 70;
 constexpr int kExitBadInput = 64;
 constexpr int kExitMemory = 71;
@@ -80,7 +84,7 @@ Result<std::unique_ptr<Trainer>> Trainer::Create(Parts parts) {
   return trainer;
 }
 
-int Trainer::Run() {
+std::optional<int> Trainer::JoinJob() {
   AgentChannel& channel = *parts_.channel;
   const std::string address = parts_.fabric->Address();
   if (address.size() > rendezvous::kMaxAddressBytes) {
@@ -89,10 +93,39 @@ int Trainer::Run() {
                     "devices by UCX_NET_DEVICES",
                     address.size(), rendezvous::kMaxAddressBytes));
   }
-  channel.Send(Join{parts_.member,
-                    address,
-                    {FingerprintOfMembers(parts_.config, layout_), HashHex(parts_.dataset->Fingerprint()),
-                     parts_.device->Fingerprint()}});
+  Time note_at = Now() + kLongHash;
+  for (int64_t done = 0; !parts_.data_hash->Wait(kHashPoll);) {
+    // The time for starting is one without progress.
+    if (const int64_t now_done = parts_.data_hash->Done(); std::exchange(done, now_done) != now_done)
+      parts_.page->Heartbeat();
+    if (Now() >= note_at) {
+      log::Info("hashing the data, {} %", std::max(0, parts_.data_hash->Percent()));
+      note_at += kHashNotes;
+    }
+    const auto order = channel.WaitForOrder(Duration::zero());
+    if (!order.has_value()) continue;
+    if (const auto* exit = std::get_if<Exit>(&*order)) {  // no other order comes before a Join
+      log::Info("exit code={} reason=\"{}\"", exit->code, exit->reason);
+      return exit->code;
+    }
+  }
+  const Result<data::ContentHash> content = parts_.data_hash->result();
+  parts_.data_hash.reset();
+  if (!content.ok()) {
+    if (content.error().code != Code::kUnavailable) return FailPermanently(content.error().message);
+    log::Error("{}", content.error().message);
+    return kExitDevice;
+  }
+  channel.Send(Join{
+      parts_.member,
+      address,
+      {FingerprintOfMembers(parts_.config, layout_), HashHex(content->value), parts_.device->Fingerprint()}});
+  return std::nullopt;
+}
+
+int Trainer::Run() {
+  AgentChannel& channel = *parts_.channel;
+  if (const auto code = JoinJob()) return *code;
   while (true) {
     parts_.page->SetActivity(Activity::kWaiting);
     const auto order = channel.WaitForOrder();

@@ -18,6 +18,7 @@
 #include "worker/trainer/agent_channel.h"
 #include "worker/trainer/checkpoint_saver.h"
 #include "worker/trainer/checkpoint_search.h"
+#include "worker/trainer/data_hash.h"
 #include "worker/trainer/progress_log.h"
 #include "worker/trainer/reporter.h"
 #include "worker/trainer/run_config.h"
@@ -33,6 +34,7 @@ class Trainer {
     std::string member;  // id of this incarnation
     RunConfig config;
     std::unique_ptr<data::Dataset> dataset;
+    std::unique_ptr<DataHash> data_hash;  // of `dataset`; null after the Join
     // In this order: the device uses the fabric's memory, and the model uses the device.
     std::unique_ptr<fabric::Fabric> fabric;
     std::unique_ptr<device::Device> device;
@@ -48,6 +50,8 @@ class Trainer {
  private:
   explicit Trainer(Parts parts);
 
+  // Waits for the hash of the data and joins the job. Returns the exit code if the trainer must end instead.
+  std::optional<int> JoinJob();
   // Answers with this member's status.
   Status Answer(const rendezvous::Prepare& prepare);
   // Takes part in a generation until it ends. OK: paused at a boundary, or done.
