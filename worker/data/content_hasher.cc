@@ -37,13 +37,14 @@ Result<uint64_t> HashBlocks(uint64_t bytes, const HashBlock& hash) {
 
 }  // namespace
 
-ContentHasher::ContentHasher(const FilePool& pool, const ContentHashOptions& options)
+ContentHasher::ContentHasher(const FilePool& pool, const ContentHashOptions& options, uint64_t fingerprint)
     : pool_(pool), options_(options), cache_(options.cache_folder, options.node) {
-  if (options_.counter == nullptr) return;
+  Add(static_cast<int64_t>(fingerprint));
   uint64_t bytes = 0;
   for (size_t file = 0; file < pool.count(); ++file)
     if (!pool.held(file)) bytes += pool.size(file);
-  options_.counter->Begin(static_cast<int64_t>(bytes));
+  whole_ = bytes <= options_.most_bytes;
+  if (options_.counter != nullptr) options_.counter->Begin(static_cast<int64_t>(whole_ ? bytes : 0));
 }
 
 void ContentHasher::AddBytes(std::span<const std::byte> bytes) {
@@ -63,8 +64,9 @@ Status ContentHasher::AddRange(size_t file, uint64_t offset, uint64_t bytes) {
     AddBytes(all);
     return Ok();
   }
-  RM_ASSIGN(const uint64_t hash, HashRange(file, offset, bytes));
   Add(static_cast<int64_t>(bytes));
+  if (!whole_) return Ok();
+  RM_ASSIGN(const uint64_t hash, HashRange(file, offset, bytes));
   Add(static_cast<int64_t>(hash));
   return Ok();
 }

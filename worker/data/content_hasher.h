@@ -22,19 +22,19 @@ namespace ringmaster::data {
 
 class ContentHasher {
  public:
-  // Sets the counter to the size of the files that are not in memory. REQUIRES: `pool` and what `options`
-  // refers to outlive the hasher.
-  ContentHasher(const FilePool& pool, const ContentHashOptions& options);
+  // Sets the counter to the size of the files that are not in memory. `fingerprint`: of the data's samples.
+  // REQUIRES: `pool` and what `options` refers to outlive the hasher.
+  ContentHasher(const FilePool& pool, const ContentHashOptions& options, uint64_t fingerprint);
 
   void Add(std::string_view text) { hash_.Add(text); }
   void Add(int64_t number) { hash_.Add(number); }
   // Adds the size and the content of bytes in memory.
   void AddBytes(std::span<const std::byte> bytes);
-  // Adds the size and the content of a range of a file. A storage that fails is read again for two minutes.
-  // Errors: as FilePool::View; kCancelled.
+  // Adds the size and the content of a range of a file; the size only if the files are too large to read. A
+  // storage that fails is read again for two minutes. Errors: as FilePool::View; kCancelled.
   Status AddRange(size_t file, uint64_t offset, uint64_t bytes);
 
-  ContentHash value() const { return {hash_.value(), bytes_read_}; }
+  ContentHash value() const { return {hash_.value(), bytes_read_, whole_}; }
 
  private:
   Result<uint64_t> HashRange(size_t file, uint64_t offset, uint64_t bytes);
@@ -48,6 +48,7 @@ class ContentHasher {
   const HashCache cache_;
   Fingerprint hash_;
   uint64_t bytes_read_ = 0;
+  bool whole_ = true;
   std::vector<std::byte> buffer_;
 };
 

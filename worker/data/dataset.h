@@ -53,8 +53,11 @@ struct Buffers {
 };
 
 struct ContentHashOptions {
-  std::string cache_folder;                   // of HashCache; empty: nothing is kept between processes
-  std::string node;                           // HashCache: where files that are not shared are
+  std::string cache_folder;  // of HashCache; empty: nothing is kept between processes
+  std::string node;          // HashCache: where files that are not shared are
+  // If the files that are not in memory have more bytes, they are not read, and the samples of Fingerprint
+  // stand for them.
+  uint64_t most_bytes = uint64_t{64} << 30;
   WorkCounter* counter = nullptr;             // counts bytes of files that are not in memory
   const std::atomic<bool>* cancel = nullptr;  // set: HashContent ends soon with kCancelled
 };
@@ -63,6 +66,7 @@ struct ContentHashOptions {
 struct ContentHash {
   uint64_t value = 0;
   uint64_t bytes_read = 0;  // of files that are not in memory and whose hash was not in the cache
+  bool whole = true;        // false: samples stand for files that are not in memory
 };
 
 class Dataset {
@@ -87,8 +91,8 @@ class Dataset {
   virtual uint64_t Fingerprint() const = 0;
 
   // Identifies the data by split, sizes and the whole content, never by paths. Members of a job compare it;
-  // no checkpoint contains it. Reads the files that are not in memory, unless the cache has their hashes: of
-  // a large data set this takes minutes. Errors: as Read; kCancelled.
+  // no checkpoint contains it. Reads the files that are not in memory, unless the cache has their hashes or
+  // they are too large: of a large data set this takes minutes. Errors: as Read; kCancelled.
   virtual Result<ContentHash> HashContent(const ContentHashOptions& options) const = 0;
 };
 

@@ -102,7 +102,7 @@ class ImageDataset final : public Dataset {
   uint64_t Fingerprint() const override { return fingerprint_; }
 
   Result<ContentHash> HashContent(const ContentHashOptions& options) const override {
-    ContentHasher hasher(*pool_, options);
+    ContentHasher hasher(*pool_, options, fingerprint_);
     for (const int64_t number :
          {int64_t{shape_.channels}, int64_t{shape_.height}, int64_t{shape_.width}, train_, held_out_}) {
       hasher.Add(number);

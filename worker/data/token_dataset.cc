@@ -81,7 +81,7 @@ class TokenDataset final : public Dataset {
   uint64_t Fingerprint() const override { return fingerprint_; }
 
   Result<ContentHash> HashContent(const ContentHashOptions& options) const override {
-    ContentHasher hasher(*pool_, options);
+    ContentHasher hasher(*pool_, options, fingerprint_);
     for (const int64_t number : {int64_t{shape_.context}, train_, held_out_}) hasher.Add(number);
     RM_TRY(stream_.Hash(&hasher));
     if (validation_) RM_TRY(validation_->Hash(&hasher));

@@ -47,6 +47,10 @@ void DataHash::Run() {
   const Time began = Now();
   result_ = dataset_->HashContent(options_);
   if (!result_->ok()) return;
+  if (!(*result_)->whole) {
+    log::Warn("data: its files have more than {} GiB, so workers compare samples of them and not every byte",
+              options_.most_bytes >> 30);
+  }
   log::Info("data={} hashed in {:.3f} s, {} bytes of it read from files", HashHex((*result_)->value),
             ToSeconds(Now() - began), (*result_)->bytes_read);
 }

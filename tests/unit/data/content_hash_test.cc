@@ -118,7 +118,7 @@ TEST(ContentHash, EndsWhenItIsCancelled) {
 class FileHash : public testing::Test {
  protected:
   // Hashes a file as another process would, without its first byte.
-  ContentHash Hash(const std::string& path, uint64_t held_bytes = 0) {
+  ContentHash Hash(const std::string& path, uint64_t held_bytes = 0, uint64_t most_bytes = UINT64_MAX) {
     FilePool pool(FilePool::Limits{.held_bytes = held_bytes});
     const auto file = pool.Add(path);
     EXPECT_TRUE(file.ok());
@@ -126,7 +126,8 @@ class FileHash : public testing::Test {
     options.cache_folder = Cache();
     options.node = "node-a";
     options.counter = &counter_;
-    ContentHasher hasher(pool, options);
+    options.most_bytes = most_bytes;
+    ContentHasher hasher(pool, options, 0);
     EXPECT_TRUE(hasher.AddRange(*file, 1, pool.size(*file) - 1).ok());
     return hasher.value();
   }
@@ -174,6 +175,17 @@ TEST_F(FileHash, IsReadOnceUntilTheFileIsWritten) {
   const ContentHash second = Hash(path);
   EXPECT_EQ(second.bytes_read, text.size() - 1);
   EXPECT_NE(second.value, first.value);
+}
+
+TEST_F(FileHash, IsOfTheSizeAloneWhenTheFilesAreTooLarge) {
+  const std::string path = folder_.Write("text.txt", Text(7, 100'000));
+  EXPECT_TRUE(Hash(path, 0, 100'000).whole);
+  const ContentHash sampled = Hash(path, 0, 99'999);
+  EXPECT_FALSE(sampled.whole);
+  EXPECT_EQ(sampled.bytes_read, 0U);
+  EXPECT_EQ(counter_.total, 0);
+  EXPECT_NE(sampled.value, Hash(folder_.Write("longer.txt", Text(7, 100'001)), 0, 99'999).value);
+  EXPECT_TRUE(Hash(path, 100'000, 99'999).whole);  // held in memory
 }
 
 TEST_F(FileHash, LeavesOnlyEntriesInTheFolder) {
