@@ -14,16 +14,10 @@
 #include <string>
 
 #include "tests/sim/controller/simulation.h"
+#include "tests/sim/seeds.h"
 
 namespace ringmaster::sim {
 namespace {
-
-// REQUIRES: seeds > 0. Days do not overlap while they run equally many seeds.
-uint64_t FirstSeedOfToday(uint64_t seeds) {
-  const auto since_epoch = std::chrono::system_clock::now().time_since_epoch();
-  const auto days = std::chrono::floor<std::chrono::days>(since_epoch).count();
-  return 1'000'001 + static_cast<uint64_t>(days) * seeds;
-}
 
 struct Flags {
   uint64_t seed = 1;

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// rendezvous_sim [--seed N] [--seeds M] [--mutation K|all] [--mutation-seeds M] [--trace]
-// Runs seeds N .. N+M-1. When an invariant breaks, prints the seed and the command that runs it again, and
-// exits with 1. With --mutation, plants bug K of mutations.py; exits with 1 when no seed of --mutation-seeds
-// notices it.
+// rendezvous_sim [--seed N|today] [--seeds M] [--mutation K|all] [--mutation-seeds M] [--trace]
+// Runs seeds N .. N+M-1; `today` is a first seed above 1,000,000 that differs every day (UTC). When an
+// invariant breaks, prints the seed and the command that runs it again, and exits with 1. With --mutation,
+// plants bug K of mutations.py; exits with 1 when no seed of --mutation-seeds notices it.
 #include <fmt/format.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 
 #include "mutations.h"
 #include "tests/sim/rendezvous/world.h"
+#include "tests/sim/seeds.h"
 
 namespace ringmaster::rendezvous {
 
@@ -64,6 +66,7 @@ bool Caught(int mutation, const Flags& flags) {
 
 int Main(int argc, char** argv) {
   Flags flags;
+  bool today = false;
   for (int i = 1; i < argc; ++i) {
     const std::string flag = argv[i];
     if (flag == "--trace") {
@@ -75,7 +78,9 @@ int Main(int argc, char** argv) {
       return 2;
     }
     const char* value = argv[++i];
-    if (flag == "--seed") {
+    if (flag == "--seed" && std::strcmp(value, "today") == 0) {
+      today = true;
+    } else if (flag == "--seed") {
       flags.seed = std::strtoull(value, nullptr, 10);
     } else if (flag == "--seeds") {
       flags.seeds = std::strtoull(value, nullptr, 10);
@@ -88,6 +93,7 @@ int Main(int argc, char** argv) {
       return 2;
     }
   }
+  if (today) flags.seed = ringmaster::sim::FirstSeedOfToday(flags.seeds);
   if (flags.mutation.empty()) return RunSeeds(flags);
   if (flags.mutation != "all") return Caught(std::atoi(flags.mutation.c_str()), flags) ? 0 : 1;
   bool all = true;

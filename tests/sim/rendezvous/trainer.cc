@@ -261,6 +261,7 @@ void World::Fetch(size_t index) {
   const auto usable = [this, generation](const std::string& id) -> Trainer* {
     Trainer* source = Find(id);
     if (source == nullptr || !source->ready || !source->state.has) return nullptr;
+    if (source->answered && source->prepared != generation) return nullptr;  // it has left the generation
     return source->generation->generation == generation ? source : nullptr;
   };
   std::vector<std::string> choice;
