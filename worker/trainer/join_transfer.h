@@ -66,6 +66,8 @@ class JoinTransfer {
   // the exchange of the step brings it to all members. 0 on all other ranks.
   int32_t Propose();
   void Agree(int32_t pieces) { next_ = static_cast<size_t>(std::max(1, pieces)); }
+  // The time from the last Enqueue to the next one will not be that of a step.
+  void Pause() { queued_at_ = {}; }
 
  private:
   JoinTransfer(fabric::Communicator* comm, std::span<const int32_t> sources, size_t piece_bytes,

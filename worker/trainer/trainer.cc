@@ -429,10 +429,10 @@ Status Trainer::RunSteps() {
 }
 
 Result<Validation> Trainer::Validate() {
-  RM_TRY(FinishJoin());
   auto validation = trainer::Validate(parts_.config, *parts_.dataset, parts_.model.get(),
                                       {state_->current().params, state_->version()}, comm_.get(),
-                                      &parts_.channel->cancelled(), parts_.page);
+                                      &parts_.channel->cancelled(), parts_.page, join_.get());
+  if (join_ != nullptr) join_->Pause();
   if (!validation.ok() && validation.error().code == Code::kInvalid) fatal_ = validation.error().message;
   return validation;
 }

@@ -15,26 +15,30 @@ namespace ringmaster::trainer {
 
 Result<Validation> Validate(const RunConfig& config, const data::Dataset& dataset, engine::Model* model,
                             const engine::Params& params, fabric::Communicator* comm,
-                            const std::atomic<bool>* cancel, agent::TrainerPage* page) {
+                            const std::atomic<bool>* cancel, agent::TrainerPage* page,
+                            const JoinTransfer* join) {
   Validation result;
   result.samples = dataset.size(data::Split::kValidation);
   if (result.samples == 0) return result;
   const int64_t piece = config.SamplesPerMicroBatch();
   const int64_t pieces = (result.samples + piece - 1) / piece;
+  const int64_t owners = join != nullptr ? join->owners() : comm->world();
+  const int64_t owner = join != nullptr ? join->owner() : comm->rank();
+  const int64_t first = owner < 0 ? pieces : owner;
   // Three numbers per piece: loss, correct, predictions.
   std::vector<int32_t> memory(static_cast<size_t>(ScalarExchange::Words(0, 3 * pieces)));
   ScalarExchange exchange(memory, 0, 3 * pieces);
   exchange.Clear(0);
   MicroBatchReader reader(dataset, {.max_samples = static_cast<int>(piece)});
-  reader.Start([p = int64_t{comm->rank()}, world = comm->world(), piece, pieces,
-                samples = result.samples]() mutable -> std::optional<Window> {
-    if (p >= pieces) return std::nullopt;
-    const Window window{
-        .split = data::Split::kValidation, .begin = p * piece, .end = std::min((p + 1) * piece, samples)};
-    p += world;
-    return window;
-  });
-  for (int64_t p = comm->rank(); p < pieces; p += comm->world()) {
+  reader.Start(
+      [p = first, owners, piece, pieces, samples = result.samples]() mutable -> std::optional<Window> {
+        if (p >= pieces) return std::nullopt;
+        const Window window{
+            .split = data::Split::kValidation, .begin = p * piece, .end = std::min((p + 1) * piece, samples)};
+        p += owners;
+        return window;
+      });
+  for (int64_t p = first; p < pieces; p += owners) {
     if (cancel->load(std::memory_order_relaxed)) return Error{Code::kCancelled, "validation was interrupted"};
     RM_ASSIGN(const engine::Batch batch, reader.Next(cancel, page));
     RM_ASSIGN(const engine::Sums sums, model->Evaluate(params, batch));

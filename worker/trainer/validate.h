@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Loss and accuracy over the validation split. The ranks share the split in fixed pieces and sum the results
-// in the order of the pieces: every rank gets the same bits, for any world size. Not thread-safe; main thread
-// only.
+// in the order of the pieces: every rank gets the same bits, for any world size. A rank that has not all of
+// the state evaluates no piece, so a validation does not wait for a join. Not thread-safe; main thread only.
 #pragma once
 
 #include <functional>
@@ -13,6 +13,7 @@
 #include "worker/compute/engine/model.h"
 #include "worker/data/dataset.h"
 #include "worker/fabric/communicator.h"
+#include "worker/trainer/join_transfer.h"
 #include "worker/trainer/run_config.h"
 
 namespace ringmaster::trainer {
@@ -23,11 +24,12 @@ struct Validation {
   double accuracy = 0;  // fraction of correct predictions
 };
 
-// Collective. `page`, if not null, shows that this rank waits after it has done its share. Errors: kCancelled
-// after `cancel`; the fabric's errors.
-
+// Collective. `page`, if not null, shows that this rank waits after it has done its share. While `join`,
+// which may be null, is not done, its owners share the pieces. Errors: kCancelled after `cancel`; the
+// fabric's errors.
 Result<Validation> Validate(const RunConfig& config, const data::Dataset& dataset, engine::Model* model,
                             const engine::Params& params, fabric::Communicator* comm,
-                            const std::atomic<bool>* cancel, agent::TrainerPage* page);
+                            const std::atomic<bool>* cancel, agent::TrainerPage* page,
+                            const JoinTransfer* join = nullptr);
 
 }  // namespace ringmaster::trainer

@@ -255,10 +255,12 @@ TEST_P(EitherSum, JoinLossAndRollBackDoNotChangeTheBits) {
 constexpr size_t kPieceBytes = 1024;  // of each array; so small that a join takes several steps
 
 // Two members join while the others train: the bits are those of an undisturbed run, and a member that has
-// just fetched the state can be the source of the next one.
+// just fetched the state can be the source of the next one. A validation during the transfer does not wait
+// for its end, and has the bits of an undisturbed one.
 TEST_P(Invariance, JoiningWhileOthersTrainDoesNotChangeTheBits) {
   RunConfig config = Config();
   const Outcome reference = Train(config, 1, 24);
+  const Outcome after_four = Train(config, 1, 4);
   Ranks ranks;
   for (int r = 0; r < 2; ++r) ranks.push_back(std::make_unique<Rank>(config));
   Connect(&ranks, 1);
@@ -270,7 +272,7 @@ TEST_P(Invariance, JoiningWhileOthersTrainDoesNotChangeTheBits) {
   });
   for (int r = 0; r < 2; ++r) ranks.push_back(std::make_unique<Rank>(config));
   Connect(&ranks, 2);
-  OnAll(&ranks, [](Rank* rank) {
+  OnAll(&ranks, [&after_four](Rank* rank) {
     const bool joins = rank->comm->rank() >= 2;
     if (!joins) rank->records = {{.step = 3, .loss = 0.25}};
     rank->join = JoinTransfer::Begin(rank->comm.get(), std::vector<int32_t>{0, 1}, kPieceBytes,
@@ -279,6 +281,15 @@ TEST_P(Invariance, JoiningWhileOthersTrainDoesNotChangeTheBits) {
     EXPECT_EQ(rank->records.size(), 1U);
     EXPECT_EQ(rank->state->present(), !joins);
     EXPECT_EQ(rank->join->owner(), joins ? -1 : rank->comm->rank());
+    rank->Steps(4);
+    const int64_t sent = rank->join->bytes_sent();
+    const auto validation =
+        Validate(rank->config, *rank->dataset, rank->model.get(), rank->state->current().params,
+                 rank->comm.get(), &rank->cancel, nullptr, rank->join.get());
+    ASSERT_TRUE(validation.ok());
+    EXPECT_EQ(validation->loss, after_four.validation);
+    EXPECT_EQ(rank->join->bytes_sent(), sent);
+    EXPECT_FALSE(rank->join->done());
     rank->Steps(12);
     EXPECT_GT(rank->joining_steps, 1);
     // How many pieces a step takes depends on their speed: nine steps are too few for instrumented code.
