@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "api/load.h"
-#include "api/slots.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/subnormals.h"
@@ -63,11 +62,8 @@ Result<RunConfig> LoadRunConfig() {
   RM_ASSIGN(const api::TrainingJob job, LoadJob());
   const int threads = std::getenv("RINGMASTER_THREADS") != nullptr ? 0 : UsableCpus();
   RM_ASSIGN(RunConfig config, MakeRunConfig(job, threads));
-  // A pod that requests a GPU and does not see one is on a faulty node; on a laptop the same job may use the
-  // CPU.
   const char* const node = std::getenv("RINGMASTER_NODE");
-  if (config.device == "auto" && node != nullptr && *node != '\0' && api::RequestsGpus(job.spec.workers))
-    config.device = "cuda";
+  config.device = DeviceOnNode(job, node == nullptr ? "" : node);
   if (threads == 0) {
     RM_ASSIGN(config.model.threads, Number("RINGMASTER_THREADS"));
     config.model.threads = std::max(1, config.model.threads);

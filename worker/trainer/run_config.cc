@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "api/load.h"
+#include "api/slots.h"
 #include "base/hash.h"
 #include "worker/compute/numerics/exact.h"
 
@@ -139,6 +140,14 @@ Result<RunConfig> MakeRunConfig(const api::TrainingJob& job, int threads) {
   config.checkpoint_every_steps = job.spec.checkpoint.everySteps;
   config.checkpoint_keep = job.spec.checkpoint.keep;
   return config;
+}
+
+std::string DeviceOnNode(const api::TrainingJob& job, std::string_view node) {
+  const api::Workers& workers = job.spec.workers;
+  const std::string& device = job.spec.training->device;
+  // With `slots: gpu` the operator requests a GPU that the job does not list.
+  const bool requested = workers.slots == "gpu" || api::RequestsGpus(workers);
+  return device == "auto" && !node.empty() && requested ? "cuda" : device;
 }
 
 Result<std::unique_ptr<data::Dataset>> OpenData(RunConfig* config, WorkCounter* counter) {

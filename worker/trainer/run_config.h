@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "api/training_job.h"
 #include "base/json.h"
@@ -45,6 +46,11 @@ struct RunConfig {
 // Converts a validated native job. `threads` is per trainer. Errors: kInvalid for a decimal or kind that
 // validation missed.
 Result<RunConfig> MakeRunConfig(const api::TrainingJob& job, int threads);
+
+// Returns the device of a native job's trainer on the node `node` (empty outside of Kubernetes): cuda instead
+// of auto where its pod requests GPUs. A pod that requests a GPU and does not see one is on a faulty node; on
+// a laptop the same job may use the CPU.
+std::string DeviceOnNode(const api::TrainingJob& job, std::string_view node);
 
 // Opens the data and completes the configuration from it (image shape, classes, steps of the epochs). Errors:
 // kInvalid with the field's path when model and data do not match. `counter`: as Dataset::Open.

@@ -2,6 +2,7 @@
 
 #include "worker/trainer/run_config.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace ringmaster::trainer {
@@ -56,6 +57,25 @@ TEST(RunConfig, DescriptionsSurviveARoundTrip) {
   model.max_samples = config.model.max_samples;
   EXPECT_EQ(model, config.model);
   EXPECT_EQ(TokenizerFromDescription(meta).value(), "bytes");
+}
+
+TEST(RunConfig, APodThatRequestsGpusOnANodeMayNotUseTheCpu) {
+  const auto on_node = [](const api::TrainingJob& job) { return DeviceOnNode(job, "node-1"); };
+  api::TrainingJob job = Job();
+  job.spec.training->device = "auto";
+  EXPECT_EQ(on_node(job), "auto");
+  job.spec.workers.slots = "gpu";
+  EXPECT_EQ(on_node(job), "cuda");
+  job.spec.workers.slots = "1";
+  for (const char* const kind : {"limits", "requests"}) {
+    job.spec.workers.template_ = Json::parse(fmt::format(
+        R"({{"spec": {{"containers": [{{"name": "worker", "resources": {{"{}": {{"nvidia.com/gpu": 1}}}}}}]}}}})",
+        kind));
+    EXPECT_EQ(on_node(job), "cuda") << kind;
+    EXPECT_EQ(DeviceOnNode(job, ""), "auto") << kind;
+  }
+  job.spec.training->device = "cpu";
+  EXPECT_EQ(on_node(job), "cpu");
 }
 
 TEST(RunConfig, NumericsChooseTheSums) {
