@@ -134,6 +134,10 @@ struct Rank {
     outcome.params = state->ParamsHash().value();
     outcome.optimizer = state->OptimizerHash().value();
   }
+  Result<Validation> Validated(agent::TrainerPage* page = nullptr) {
+    return Validate(config, *dataset, model.get(), {state->current().params, state->version()}, comm.get(),
+                    &cancel, page, join.get());
+  }
 };
 
 using Ranks = std::vector<std::unique_ptr<Rank>>;
@@ -169,8 +173,7 @@ Outcome Train(const RunConfig& config, int world, int64_t steps) {
     const std::vector<int32_t> sources = {0};
     ASSERT_TRUE(ShareState(rank->comm.get(), sources, rank->state.get(), &rank->records).ok());
     rank->Steps(steps);
-    const auto validation = Validate(rank->config, *rank->dataset, rank->model.get(),
-                                     rank->state->current().params, rank->comm.get(), &rank->cancel, nullptr);
+    const auto validation = rank->Validated();
     ASSERT_TRUE(validation.ok());
     rank->outcome.validation = validation->loss;
   });
@@ -283,9 +286,7 @@ TEST_P(Invariance, JoiningWhileOthersTrainDoesNotChangeTheBits) {
     EXPECT_EQ(rank->join->owner(), joins ? -1 : rank->comm->rank());
     rank->Steps(4);
     const int64_t sent = rank->join->bytes_sent();
-    const auto validation =
-        Validate(rank->config, *rank->dataset, rank->model.get(), rank->state->current().params,
-                 rank->comm.get(), &rank->cancel, nullptr, rank->join.get());
+    const auto validation = rank->Validated();
     ASSERT_TRUE(validation.ok());
     EXPECT_EQ(validation->loss, after_four.validation);
     EXPECT_EQ(rank->join->bytes_sent(), sent);
@@ -559,17 +560,12 @@ TEST(Invariance, Bf16WithValidationAndRollBack) {
   Connect(&ranks, 1);
   Rank& rank = *ranks.front();
   rank.Initialise();
-  const auto validate = [&] {
-    return Validate(rank.config, *rank.dataset, rank.model.get(),
-                    {rank.state->current().params, rank.state->version()}, rank.comm.get(), &rank.cancel,
-                    nullptr);
-  };
   rank.Steps(4);
-  ASSERT_TRUE(validate().ok());
+  ASSERT_TRUE(rank.Validated().ok());
   rank.state->RollBack();
   rank.Steps(6);
   EXPECT_EQ(rank.outcome.params, alone.params);
-  EXPECT_EQ(validate()->loss, alone.validation);
+  EXPECT_EQ(rank.Validated()->loss, alone.validation);
 }
 
 // A peer that hangs in a validation must not make the ranks that wait for it look hung.
@@ -583,10 +579,6 @@ TEST(Hangs, ARankThatHasDoneItsShareOfAValidationShowsThatItWaits) {
   for (int r = 0; r < 2; ++r) ranks.push_back(std::make_unique<Rank>(config));
   Connect(&ranks, 1);
   for (auto& rank : ranks) rank->Initialise();
-  const auto validate = [](Rank* rank, agent::TrainerPage* watched) {
-    return Validate(rank->config, *rank->dataset, rank->model.get(), rank->state->current().params,
-                    rank->comm.get(), &rank->cancel, watched);
-  };
   trainer_page.SetActivity(agent::Activity::kComputing);
   bool waited = false;
   std::thread peer([&] {
@@ -595,9 +587,9 @@ TEST(Hangs, ARankThatHasDoneItsShareOfAValidationShowsThatItWaits) {
       std::this_thread::yield();
       waited = activity() == agent::Activity::kExchanging;
     }
-    EXPECT_TRUE(validate(ranks[1].get(), nullptr).ok());
+    EXPECT_TRUE(ranks[1]->Validated().ok());
   });
-  EXPECT_TRUE(validate(ranks[0].get(), &trainer_page).ok());
+  EXPECT_TRUE(ranks[0]->Validated(&trainer_page).ok());
   peer.join();
   EXPECT_TRUE(waited);
   EXPECT_EQ(activity(), agent::Activity::kComputing);
