@@ -206,7 +206,7 @@ void World::CheckFailed(const rendezvous::Report& report) {
     if (!agent.alive || agent.terminated || agent.with_predecessor || !Reachable(agent)) continue;
     if (!trainer.alive() || trainer.mode == Mode::kStarting || trainer.deaf || trainer.stopped) continue;
     if (agent.core->member() != trainer.id || coordinators_.back().evicted.contains(trainer.id)) continue;
-    if (missing && pods_[agent.pod].blind) continue;
+    if (missing && (pods_[agent.pod].blind || trainer.found_nothing)) continue;
     Fail(fmt::format("the job failed ({}{}) though {} could go on", report.failure, why, trainer.id));
     return;
   }

@@ -160,7 +160,8 @@ void World::Answer(size_t index, Generation generation) {
   status.can_roll_back = trainer.undo.has_value();
   status.params_hash = trainer.state.content;
   status.optimizer_hash = Mix64(trainer.state.content);
-  if (trainer.prepare->find_checkpoint && !pods_[agents_[index]->pod].blind) {
+  trainer.found_nothing = pods_[agents_[index]->pod].blind;
+  if (trainer.prepare->find_checkpoint && !trainer.found_nothing) {
     status.looking = !faults_over_ && plan_.slow_search > 0 && rng_.Chance(plan_.slow_search);
     if (!status.looking) status.checkpoint_step = disk_.step;
   }

@@ -98,6 +98,7 @@ struct Trainer {
   int64_t following = -1;  // fetches while others train: the step that it has committed with them
   std::optional<Prepare> prepare;
   bool answered = true;
+  bool found_nothing = false;  // its node did not have the checkpoints when it answered
   Generation prepared = 0;
   std::optional<NewGeneration> generation;
   size_t rank = 0;
