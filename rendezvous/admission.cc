@@ -108,7 +108,7 @@ void Coordinator::RefuseDifferent(Peer& peer, const Fingerprints& chosen) {
 
 // The failure is this worker's: the job continues without it.
 void Coordinator::Refuse(Peer& peer, const std::string& member, int32_t exit_code, const std::string& why) {
-  if (peer.failed_member != member) ++peer.failed_starts;
+  if (peer.failed_member != member) CountFailedStart(peer);
   RecordFailure(peer, member, {peer.pod, "refused", exit_code, why});
   peer.fatal.reset();
   const bool in_current = InCurrent(peer);

@@ -407,7 +407,7 @@ void Coordinator::OnDown(Peer& peer, const Down& down, Time now) {
   if (!joined) {
     removed_.insert(down.member);
     if (peer.leaving) return;
-    ++peer.failed_starts;
+    CountFailedStart(peer);
     CountFailure(peer, {peer.pod, down.evidence, down.exit_code, down.message});
     return;
   }

@@ -79,7 +79,8 @@ class Coordinator final : public JobCoordinator {
     bool may_hold_state = false;
     std::optional<MemberStatus> outvoted;  // the state it reported that the majority contradicted
     std::string failed_member;             // the last of its members that failed
-    int32_t failed_starts = 0;      // consecutive trainers that died before they joined, or were refused
+    // Consecutive trainers that died before they joined, or were refused, while no generation trained.
+    int32_t failed_starts = 0;
     std::optional<size_t> counted;  // index into usable_
 
     // Connected and responsive, with a joined trainer, and no message to it was lost.
@@ -163,7 +164,10 @@ class Coordinator final : public JobCoordinator {
   void ExitAll(int32_t code, const std::string& reason);
   void End(GangPhase phase, int32_t code, const std::string& reason);
   void Fail(const std::string& reason);  // no worker in particular is the reason
-  void CountWithoutProgress();           // counts a lost generation for failures_without_progress
+  // While a generation trains, a worker that cannot take part is no failure of the job, however long a step
+  // takes.
+  void CountFailedStart(Peer& peer) { peer.failed_starts += active_ ? 0 : 1; }
+  void CountWithoutProgress();  // counts a lost generation for failures_without_progress
 
   bool InCurrent(const Peer& peer) const;
   bool CurrentBroken() const;  // a member of the current generation is lost

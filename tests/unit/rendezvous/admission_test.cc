@@ -169,6 +169,19 @@ TEST_F(AdmissionTest, RefusedStartsCountUntilAStepCommits) {
   EXPECT_EQ(report().phase, GangPhase::kActive);
 }
 
+TEST_F(AdmissionTest, RefusedStartsDoNotCountWhileTheOthersComputeALongStep) {
+  Make(1, 2);
+  Join(1);
+  Pass(seconds(1));
+  Answer(1);
+  ASSERT_EQ(report().phase, GangPhase::kActive);
+  for (int start = 1; start < 6; ++start) Join(2, {"job", "data-b", "cpu avx512"}, start);
+  On(MessageFrom{2, Down{Id(2, 6), "exit", 64, "no such file"}});
+  EXPECT_EQ(report().worker_failures, 6);
+  EXPECT_EQ(report().failures_without_progress, 0);
+  EXPECT_EQ(report().phase, GangPhase::kActive);
+}
+
 TEST_F(AdmissionTest, AWorkerThatCannotStartIsRefusedWhenAnotherHasJoined) {
   Make(1, 2);
   Connect(1);
