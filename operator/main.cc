@@ -220,7 +220,10 @@ class Operator {
     now.workers_by_gpu = std::move(census.workers_by_gpu);
     now.workers_with_device_fault = census.workers_with_device_fault;
     now.stragglers = census.stragglers;
-    if (flags_.job_metrics) now.samples_per_second = std::move(census.samples_per_second);
+    if (flags_.job_metrics) {
+      now.samples_per_second = std::move(census.samples_per_second);
+      now.goodput = std::move(census.goodput);
+    }
     now.cached_objects = backend_.ObjectCounts();
     now.events_dropped = recorder_.dropped();
     handle_.FillGauges(now);

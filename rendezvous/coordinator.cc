@@ -456,6 +456,7 @@ void Coordinator::OnProgress(Peer& peer, const Progress& progress, Time now) {
     }
     if (record.step <= recorded_step_) continue;
     recorded_step_ = record.step;
+    if (record.step > options_.known_checkpoint) report_.kept_samples += record.samples;
     report_.loss = record.loss;
     samples += static_cast<double>(record.samples);
     elapsed += record.seconds;

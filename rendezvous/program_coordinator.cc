@@ -278,6 +278,7 @@ void ProgramCoordinator::OnProgress(const Peer& peer, const Progress& progress, 
     }
     if (record.step <= recorded_step_) continue;
     recorded_step_ = record.step;
+    if (record.step > options_.known_checkpoint) report_.kept_samples += record.samples;
     report_.loss = record.loss;
     out.records.push_back(record);
   }

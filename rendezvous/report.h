@@ -52,7 +52,8 @@ struct Report {
   int64_t step = 0;                      // newest committed step
   int64_t total_steps = 0;
   double loss = 0;
-  double samples_per_second = 0;
+  double samples_per_second = 0;  // while it trains: over the time of the steps
+  int64_t kept_samples = 0;       // of the steps that this coordinator saw committed for the first time
   int64_t checkpoint_step = -1;
   std::string checkpoint_failure;         // why the newest checkpoint could not be written; empty: no failure
   std::string transport;                  // of the newest generation that trained; empty: not reported yet

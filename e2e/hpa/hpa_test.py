@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HorizontalPodAutoscalers: one grows and shrinks a job by its speed, another one grows by the length of the operator's queue.
+"""HorizontalPodAutoscalers: one grows and shrinks a job by its goodput, another one grows by the length of the operator's queue.
 Operator, Prometheus, the metrics adapter and the controller of Kubernetes are real, and so are the agents and trainers, which run
 here in place of the pods of fake nodes. The rules of the adapter and the manifests are those of docs/operate/autoscalers.md."""
 
@@ -22,7 +22,7 @@ from rig import STEADY, Cluster, Rig, job  # noqa: E402
 from supervisor import free_ports  # noqa: E402
 
 PAGE = ROOT / "docs/operate/autoscalers.md"
-METRIC = "ringmaster_job_samples_per_second"
+METRIC = "ringmaster_job_goodput_samples_per_second"
 NAME = "llama"  # the job on that page
 POOL = "gpu-nodes"  # the pool of nodes there; here a Deployment, which has the scale subresource, too
 # A pod is there for this long after its deletion: its agent, which the test asks to end, leaves meanwhile.
@@ -123,7 +123,7 @@ class Hpa(unittest.TestCase):
                 print(f"--- {agent.folder.name}\n{agent.log[-1500:]}", file=sys.stderr)
             raise
 
-    def speed(self):
+    def goodput(self):
         return self.served(f"trainingjobs.ringmaster.dev/{NAME}/{METRIC}")
 
     def served(self, path):
@@ -163,7 +163,7 @@ class Hpa(unittest.TestCase):
         self.wait(lambda: self.cluster.api.get(pool)["spec"]["replicas"] == len(waiting), "the pool is scaled up")
         self.assertEqual([self.rig.pods(name) for name in waiting], [[], [], []])
 
-    def test_by_the_speed(self):
+    def test_by_the_goodput(self):
         words = random.Random(1)
         (self.folder / "text.txt").write_text(" ".join(words.choice(("the", "of", "and", "a")) for _ in range(6000)))
         training = {"model": {"kind": "gpt", "layers": 2, "heads": 2, "width": 32, "context": 32},
@@ -176,17 +176,17 @@ class Hpa(unittest.TestCase):
             "annotations": {"e2e.ringmaster.dev/stop-after-ms": str(LEAVING_MS)}}
         self.rig.apply(manifest)
         self.wait(lambda: self.full(1) and self.trained() > 0, "one worker trains")
-        speed = self.wait(self.speed, "the adapter serves the speed")
-        print(f"one worker: {speed:.0f} samples per second; steps: {self.trained()}", flush=True)
+        goodput = self.wait(self.goodput, "the adapter serves the goodput")
+        print(f"one worker: {goodput:.0f} kept samples per second; steps: {self.trained()}", flush=True)
 
         # Each worker is to do a third of that.
-        self.autoscale(speed / 3)
+        self.autoscale(goodput / 3)
         self.wait(lambda: self.rig.job(NAME)["spec"]["workers"]["replicas"] > 1, "the job is scaled up")
         self.wait(lambda: self.full(self.rig.job(NAME)["spec"]["workers"]["replicas"]), "all of its workers train")
         step = self.trained()
         self.wait(lambda: self.trained() > step, "it continues to train")
         # Far more than they can do.
-        self.autoscale(speed * 50)
+        self.autoscale(goodput * 50)
         self.wait(lambda: self.rig.job(NAME)["spec"]["workers"]["replicas"] == 1, "the job is scaled down")
         self.wait(lambda: self.full(1), "one worker is left")
         step = self.trained()

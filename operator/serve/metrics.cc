@@ -151,6 +151,10 @@ class Metrics::Impl {
   Family<Gauge>& job_speed = MakeGauge("ringmaster_job_samples_per_second",
                                        "Samples per second of a job that trains, by job_namespace and "
                                        "trainingjob; with the operator's flag --job-metrics only.");
+  Family<Gauge>& job_goodput =
+      MakeGauge("ringmaster_job_goodput_samples_per_second",
+                "Samples per second of wall time that a job keeps, over the last minute: pauses and repeated "
+                "steps add none; by job_namespace and trainingjob; with --job-metrics only.");
   Family<Gauge>& cached = MakeGauge("ringmaster_cached_objects", "Objects in the cache, by kind.");
   Family<Counter>& restarts =
       MakeCounter("ringmaster_restarts_total",
@@ -183,7 +187,9 @@ class Metrics::Impl {
   std::function<Gauges()> read RM_GUARDED_BY(mutex);
   std::map<std::string, Gauge*> busy_workers RM_GUARDED_BY(mutex);
   std::map<std::pair<std::string, std::string>, Gauge*> gpus RM_GUARDED_BY(mutex);  // all since the start
-  std::map<std::pair<std::string, std::string>, Gauge*> training RM_GUARDED_BY(mutex);
+  using ByJob = std::map<std::pair<std::string, std::string>, Gauge*>;
+  ByJob training RM_GUARDED_BY(mutex);
+  ByJob goodputs RM_GUARDED_BY(mutex);
   std::map<std::string, Gauge*> queues RM_GUARDED_BY(mutex);
 
   void ReadProcess() {
@@ -202,6 +208,20 @@ class Metrics::Impl {
 
   static void CountTo(Counter& counter, int64_t total) {
     counter.Increment(std::max(static_cast<double>(total) - counter.Value(), 0.0));
+  }
+
+  // Sets the gauges of these jobs, and removes those of others.
+  static void SetByJob(const std::map<std::pair<std::string, std::string>, double>& values,
+                       Family<Gauge>& family, ByJob& gauges) {
+    std::erase_if(gauges, [&](const auto& known) {
+      if (values.contains(known.first)) return false;
+      family.Remove(known.second);
+      return true;
+    });
+    for (const auto& [job, value] : values) {
+      Gauge* const gauge = &family.Add({{"job_namespace", job.first}, {"trainingjob", job.second}});
+      gauges.try_emplace(job, gauge).first->second->Set(value);
+    }
   }
 
   void ReadGauges() {
@@ -240,15 +260,8 @@ class Metrics::Impl {
       Gauge* const gauge = &queue_length.Add({{"job_namespace", space}});
       queues.try_emplace(space, gauge).first->second->Set(static_cast<double>(length));
     }
-    std::erase_if(training, [&](const auto& known) {
-      if (now.samples_per_second.contains(known.first)) return false;
-      job_speed.Remove(known.second);
-      return true;
-    });
-    for (const auto& [job, speed] : now.samples_per_second) {
-      Gauge* const gauge = &job_speed.Add({{"job_namespace", job.first}, {"trainingjob", job.second}});
-      training.try_emplace(job, gauge).first->second->Set(speed);
-    }
+    SetByJob(now.samples_per_second, job_speed, training);
+    SetByJob(now.goodput, job_goodput, goodputs);
     for (const auto& [kind, count] : now.cached_objects)
       cached.Add({{"kind", kind}}).Set(static_cast<double>(count));
   }

@@ -70,7 +70,8 @@ class Metrics {
     int64_t stragglers = 0;
     // By namespace and job. A job that is not in it has no series.
     std::map<std::pair<std::string, std::string>, double> samples_per_second;
-    std::vector<std::pair<std::string, int64_t>> cached_objects;  // by kind
+    std::map<std::pair<std::string, std::string>, double> goodput;  // kept samples per second of wall time
+    std::vector<std::pair<std::string, int64_t>> cached_objects;    // by kind
     // Totals since the process started.
     int64_t queue_adds = 0;
     int64_t queue_retries = 0;

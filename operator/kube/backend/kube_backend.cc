@@ -39,6 +39,7 @@ bool DiffersInProgressOnly(rendezvous::Report& before, rendezvous::Report& after
   const double loss = std::exchange(after.loss, 0);
   const double speed = std::exchange(after.samples_per_second, 0);
   before.loss = before.samples_per_second = 0;
+  before.kept_samples = after.kept_samples;
   before.step = after.step;
   before.checkpoint_step = after.checkpoint_step;
   const bool same = before == after;
@@ -204,7 +205,7 @@ std::vector<std::string> KubeBackend::Problems() const {
   return problems;
 }
 
-KubeBackend::Census KubeBackend::TakeCensus() const {
+KubeBackend::Census KubeBackend::TakeCensus(Time now) const {
   Census census;
   for (const Job& job : jobs_.All()) {
     const core::Display& display = job->status.display;
@@ -223,6 +224,10 @@ KubeBackend::Census KubeBackend::TakeCensus() const {
     if (state.report->phase == rendezvous::GangPhase::kActive && state.report->samples_per_second > 0) {
       const control::Key key = control::Key::Parse(name);
       census.samples_per_second[{key.namespace_, key.name}] = state.report->samples_per_second;
+    }
+    if (const std::optional<double> goodput = state.goodput.SamplesPerSecond(now)) {
+      const control::Key key = control::Key::Parse(name);
+      census.goodput[{key.namespace_, key.name}] = *goodput;
     }
     for (const rendezvous::WorkerFacts& worker : state.report->facts) {
       ++census.workers_by_gpu[{worker.facts.device, worker.facts.driver}];
@@ -364,6 +369,11 @@ void KubeBackend::SetReport(const Key& key, rendezvous::Report report) {
     JobState& state = StateOf(*job);
     // The first step of an attempt is more than progress: the ledger records it.
     progress = job->status.ledger.stepped && state.report && DiffersInProgressOnly(*state.report, report);
+    if (report.phase == rendezvous::GangPhase::kStopped || report.phase == rendezvous::GangPhase::kFinished ||
+        report.phase == rendezvous::GangPhase::kFailed)
+      state.goodput.Reset();
+    else
+      state.goodput.Add(report.kept_samples, Now());
     state.report = std::make_unique<rendezvous::Report>(std::move(report));
     if (progress && !std::exchange(state.progress_due, true)) {
       wake = progress_due_.empty();

@@ -54,6 +54,7 @@
 #include "operator/control/backend.h"
 #include "operator/core/capacity.h"
 #include "operator/core/device_room.h"
+#include "operator/core/goodput_meter.h"
 #include "operator/core/job_counts.h"
 #include "operator/core/preemption.h"
 #include "operator/core/room_queue.h"
@@ -122,8 +123,9 @@ class KubeBackend final : public control::Backend {
     int64_t workers_with_device_fault = 0;
     int64_t stragglers = 0;
     std::map<std::pair<std::string, std::string>, double> samples_per_second;  // by namespace and job
+    std::map<std::pair<std::string, std::string>, double> goodput;             // core::GoodputMeter; the same
   };
-  Census TakeCensus() const;
+  Census TakeCensus(Time now = Now()) const;
   // The number of stored objects by kind, for metrics.
   std::vector<std::pair<std::string, int64_t>> ObjectCounts() const;
 
@@ -172,6 +174,7 @@ class KubeBackend final : public control::Backend {
     std::string uid;
     std::unique_ptr<rendezvous::Report> report;  // null: none; only native jobs have one
     bool progress_due = false;                   // it is in progress_due_
+    core::GoodputMeter goodput;                  // of its reports
     std::optional<core::SetGang> order;
     std::vector<CreatedObject> created;
     PortRange ports;  // allocated by this process

@@ -24,6 +24,7 @@ void KubeBackend::OnJob(const Job& before, const Job& after) {
       const bool keeps = current && current->uid == state.uid &&
                          core::MayReserve(current->status.ledger, state.reserved_attempt);
       freed = !keeps && GiveUpPlaces(state);
+      if (current && current->status.ended()) state.goodput.Reset();
       if (!current) job_states_.erase(known);
     }
     if (!current) sleeping_.Set(name, false, Now());

@@ -72,6 +72,7 @@ TEST_F(BackendTest, ProgressAloneNotifiesOncePerInterval) {
     report.step = step;
     report.loss = std::numeric_limits<double>::quiet_NaN();
     report.samples_per_second = step;
+    report.kept_samples = 32 * step;
     report.checkpoint_step = step / 10;
     backend_->SetReport(kKey, report);
   }
@@ -99,6 +100,28 @@ TEST_F(BackendTest, TheCensusHasTheSpeedOfJobsThatTrain) {
   backend_->SetReport(kKey, report);
   const std::map<std::pair<std::string, std::string>, double> wanted = {{{"ml", "a"}, 8}};
   EXPECT_EQ(backend_->TakeCensus().samples_per_second, wanted);
+}
+
+TEST_F(BackendTest, TheCensusHasTheGoodputOfJobsThatTrain) {
+  job_ = kNativeJob;
+  Start({});
+  const Time start = Now();
+  const auto after = [&](int64_t count) { return backend_->TakeCensus(start + seconds(count)).goodput; };
+  rendezvous::Report report;
+  report.phase = rendezvous::GangPhase::kActive;
+  report.kept_samples = 100;
+  backend_->SetReport(kKey, report);
+  report.kept_samples = 2100;
+  backend_->SetReport(kKey, report);
+  EXPECT_TRUE(after(0).empty());
+  const std::pair<std::string, std::string> job = {"ml", "a"};
+  EXPECT_NEAR(after(40).at(job), 50, 1);
+  report.phase = rendezvous::GangPhase::kPaused;
+  backend_->SetReport(kKey, report);
+  EXPECT_EQ(after(200).at(job), 0) << "a pause counts";
+  report.phase = rendezvous::GangPhase::kStopped;
+  backend_->SetReport(kKey, report);
+  EXPECT_TRUE(after(200).empty());
 }
 
 TEST_F(BackendTest, ProgressIsNotLost) {

@@ -115,6 +115,25 @@ TEST_F(CoordinatorTest, SteadyStateSendsNothing) {
   EXPECT_EQ(coordinator_->report().transport, "shm");
 }
 
+// Of steps that are done again after all copies were lost, and of those up to a checkpoint, which a trainer
+// repeats from it, none count.
+TEST_F(CoordinatorTest, KeepsTheSamplesOfAStepOnce) {
+  options_.known_checkpoint = 3;
+  Make(2, 2, 2);
+  Form({1, 2});
+  const auto report = [&](int64_t first, int64_t last) {
+    Progress progress;
+    for (int64_t step = first; step <= last; ++step)
+      progress.records.push_back({.step = step, .samples = 8, .seconds = 0.5});
+    On(MessageFrom{1, progress});
+    return coordinator_->report().kept_samples;
+  };
+  EXPECT_EQ(report(1, 3), 0);
+  EXPECT_EQ(report(4, 6), 24);
+  EXPECT_EQ(report(4, 5), 24);
+  EXPECT_EQ(report(6, 7), 32);
+}
+
 TEST_F(CoordinatorTest, ADeathFormsAGenerationOfTheSurvivors) {
   Make(1, 3, 3);
   Form({1, 2, 3});

@@ -101,6 +101,7 @@ TEST(Metrics, HasTheNamesOfExistingDashboards) {
   now.jobs_by_phase = {{"Pending", 2}, {"Running", 0}};
   now.workers_by_gpu = {{{"NVIDIA H200", "580.95"}, 8}, {{"NVIDIA A100", "570.1"}, 2}};
   now.samples_per_second = {{{"ml", "gpt"}, 1}, {{"ml", "ended"}, 2}};
+  now.goodput = {{{"ml", "gpt"}, 3}, {{"ml", "ended"}, 4}};
   now.queue_lengths = {{"ml", 3}, {"without-jobs", 2}};
   metrics.SetGauges([&] { return now; });
   metrics.Text();
@@ -108,6 +109,7 @@ TEST(Metrics, HasTheNamesOfExistingDashboards) {
   now.queue_adds = 11;
   now.workers_by_gpu = {{{"NVIDIA H200", "580.95"}, 7}};
   now.samples_per_second = {{{"ml", "gpt"}, 512.5}};
+  now.goodput = {{{"ml", "gpt"}, 480.25}};
   now.queue_lengths = {{"ml", 0}, {"vision", 5}};
   now.workers_with_device_fault = 1;
   now.stragglers = 3;
@@ -144,6 +146,7 @@ TEST(Metrics, HasTheNamesOfExistingDashboards) {
            "ringmaster_step_imbalance_ratio_bucket{le=\"1.1\"} 1",
            "ringmaster_worker_step_busy_seconds{worker=\"a-1\"} 0.75",
            "ringmaster_job_samples_per_second{job_namespace=\"ml\",trainingjob=\"gpt\"} 512.5",
+           "ringmaster_job_goodput_samples_per_second{job_namespace=\"ml\",trainingjob=\"gpt\"} 480.25",
            "ringmaster_queue_length{job_namespace=\"ml\"} 0",
            "ringmaster_queue_length{job_namespace=\"vision\"} 5",
            "ringmaster_cached_objects{kind=\"pods\"} 9",
