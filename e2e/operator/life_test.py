@@ -323,5 +323,36 @@ class Life(unittest.TestCase):
         self.assertGreater(self.operator.metric("rest_client_requests_total", code="200"), 0)
 
 
+class Weights(unittest.TestCase):
+    def test_a_namespace_of_three_times_the_weight_gets_three_times_the_nodes(self):
+        """Two namespaces compete for four nodes with jobs of one node each. Those of the light one are older; without weights each
+        namespace would get two nodes."""
+        node = {"template": {"spec": {"containers": [{"name": "worker", "image": "registry.local/w:1", "resources": {
+            "limits": {"nvidia.com/gpu": 8}}}]}}}
+        gate = {"scheduling": {"gang": "gate"}}
+        with Cluster(nodes=4) as c, Rig(c) as rig:
+            rig.start(namespace_weights="heavy=3,light=1", **STEADY).wait_leading()
+            rig.wait_phase(rig.apply(job("runs", replicas=4, workers=node, spec=gate)), "Running")
+            for space in ("light", "heavy"):
+                c.kubectl("create", "namespace", space)
+                for i in range(1, 5):
+                    name = rig.apply(job(f"j{i}", replicas=1, namespace=space, workers=node, spec=gate))
+                    rig.wait_condition(name, "Scheduled", "False", "WaitingForCapacity", namespace=space)
+
+            def running():
+                return sorted(f"{space}/j{i}" for space in ("light", "heavy") for i in range(1, 5)
+                              if rig.running(f"j{i}", 1, space))
+
+            c.kubectl("delete", "tj", "runs")
+            c.wait(lambda: len(running()) == 4, "four jobs run")
+            self.assertEqual(running(), ["heavy/j1", "heavy/j2", "heavy/j3", "light/j1"])
+            c.kubectl("delete", "tj", "j1", "-n", "heavy")
+            c.wait(lambda: len(running()) == 4, "four jobs run again")
+            self.assertEqual(running(), ["heavy/j2", "heavy/j3", "heavy/j4", "light/j1"])
+            c.kubectl("delete", "tj", "j2", "-n", "heavy")
+            c.wait(lambda: len(running()) == 4, "the next one is of the light namespace")
+            self.assertEqual(running(), ["heavy/j3", "heavy/j4", "light/j1", "light/j2"])
+
+
 if __name__ == "__main__":
     unittest.main(verbosity=2)
