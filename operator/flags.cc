@@ -9,6 +9,7 @@
 #include <charconv>
 #include <chrono>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "operator/wiring/wiring.h"
@@ -56,6 +57,7 @@ CLI::Option* AddSeconds(CLI::App& app, const std::string& name, Duration& value,
 struct RawFlags {
   std::string host_ports;
   std::vector<std::string> namespace_weights;
+  std::string kueue_namespaces;
   std::string log_format = "text";
 };
 
@@ -150,6 +152,10 @@ void AddWorkerFlags(CLI::App& app, Flags& flags, RawFlags& raw) {
   app.add_flag("--kueue-manage-jobs-without-queue-name", flags.kueue_required,
                "do not start a job without the label kueue.x-k8s.io/queue-name, as Kueue's setting "
                "manageJobsWithoutQueueName does for its own kinds");
+  app.add_option(
+      "--kueue-managed-namespaces", raw.kueue_namespaces,
+      "label selector of namespaces, as Kueue's setting managedJobsNamespaceSelector: in others a job "
+      "without that label starts without a queue (default: all)");
   raw.host_ports = fmt::format("{}-{}", flags.host_ports.first, flags.host_ports.last);
   app.add_option("--host-ports", raw.host_ports,
                  "ports for workers on hostNetwork, first-last; each job gets a separate range")
@@ -190,6 +196,9 @@ std::string Finish(const RawFlags& raw, Flags& flags) {
           "--namespace-weights: {}: must be NAME=WEIGHT with a weight from 1 to 1000, and each "
           "name once",
           weight);
+  Result<core::LabelSelector> managed = core::ParseLabelSelector(raw.kueue_namespaces);
+  if (!managed.ok()) return "--kueue-managed-namespaces: " + managed.error().message;
+  flags.kueue_namespaces = std::move(managed).value();
   if (flags.rendezvous_address.empty()) return "--rendezvous-address: must not be empty";
   return {};
 }

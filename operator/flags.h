@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/time.h"
+#include "operator/core/label_selector.h"
 
 namespace ringmaster::operator_main {
 
@@ -46,6 +47,7 @@ struct Flags {
   std::string volcano_namespace = "volcano-system";
   std::map<std::string, int32_t> namespace_weights;  // 1 for others
   bool kueue_required = false;
+  core::LabelSelector kueue_namespaces;  // empty: all
   bool autoscaler = false;   // jobs at the gate wait with pods, as with spec.scheduling.autoscaler
   std::string worker_image;  // ParseFlags defaults it to the image of this version
 

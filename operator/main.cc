@@ -183,6 +183,7 @@ class Operator {
     options.volcano_namespace = flags_.volcano_namespace;
     options.namespace_weights = flags_.namespace_weights;
     options.kueue_required = flags_.kueue_required;
+    options.kueue_namespaces = flags_.kueue_namespaces;
     options.autoscaler = flags_.autoscaler;
     options.host_ports = {flags_.host_ports.first, flags_.host_ports.last - flags_.host_ports.first + 1};
     options.on_counts = [this](const kube::JobRecord& job, const core::JobCounts& before,

@@ -40,6 +40,14 @@ SETS = {
     "gangs": ["gang.default=volcano", "gang.volcanoScheduler=gpu-volcano", "gang.volcanoNamespace=scheduling",
               "gang.coschedulingScheduler=default-scheduler", "gang.autoscaler=true", "gang.namespaceWeights.team-a=3",
               "gang.namespaceWeights.team-b=1"],
+    "a Kueue that does not manage all namespaces": [
+        "kueue.manageJobsWithoutQueueName=true", "kueue.managedJobsNamespaceSelector.matchLabels.team=ml",
+        "kueue.managedJobsNamespaceSelector.matchExpressions[0].key=kubernetes.io/metadata.name",
+        "kueue.managedJobsNamespaceSelector.matchExpressions[0].operator=NotIn",
+        "kueue.managedJobsNamespaceSelector.matchExpressions[0].values[0]=kube-system",
+        "kueue.managedJobsNamespaceSelector.matchExpressions[0].values[1]=kueue-system",
+        "kueue.managedJobsNamespaceSelector.matchExpressions[1].key=off",
+        "kueue.managedJobsNamespaceSelector.matchExpressions[1].operator=DoesNotExist"],
     "another name": ["fullnameOverride=training", "leaderElection.leaseDurationSeconds=30"],
 }
 REFUSED = {
@@ -139,6 +147,15 @@ class Render(unittest.TestCase):
                      and o["metadata"]["name"] == "ringmaster-operator"]
             self.assertEqual({rule for rule in rules(roles[0]["rules"]) if rule[1] == "leases"},
                              {("coordination.k8s.io", "leases", name, "get")})
+
+    def test_values_of_namespaces_become_flags(self):
+        for values, flag in (
+                ("gangs", "--namespace-weights=team-a=3,team-b=1"),
+                ("a Kueue that does not manage all namespaces",
+                 "--kueue-managed-namespaces=team=ml,kubernetes.io/metadata.name notin (kube-system,kueue-system),!off")):
+            deployment = next(o for o in objects(self.cluster, self.helms[0].template(*flags(SETS[values])))
+                              if o["kind"] == "Deployment")
+            self.assertIn(flag, deployment["spec"]["template"]["spec"]["containers"][0]["args"])
 
     def test_images_follow_the_values(self):
         deployment = next(o for o in objects(self.cluster, self.helms[0].template(*flags(SETS["digests"])))

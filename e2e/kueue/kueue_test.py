@@ -12,7 +12,7 @@ import unittest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "operator"))
 from cluster import Cluster  # noqa: E402
-from kueue import Kueue  # noqa: E402
+from kueue import API, Kueue  # noqa: E402
 from rig import BIN, ROOT, STEADY, KubectlError, Rig, job  # noqa: E402
 
 QUEUE = "kueue.x-k8s.io/queue-name"
@@ -58,6 +58,27 @@ class WithoutKueue(unittest.TestCase):
             cluster.kubectl("label", "tj", "after", QUEUE + "=team")
             cluster.wait(lambda: rig.running("after", 1), "it runs in the queue")
             self.assertTrue(rig.running("before", 1))
+
+    def test_a_namespace_that_kueue_does_not_manage(self):
+        """Outside the namespaces of the selector a job without a queue runs, although the others need one and although its
+        namespace has a default queue."""
+        name, others = "kubernetes.io/metadata.name", ["kube-system", "kueue-system", "exempt"]
+        selector = {"matchExpressions": [{"key": name, "operator": "NotIn", "values": others}]}
+        settings = {"manageJobsWithoutQueueName": True, "managedJobsNamespaceSelector": selector}
+        with Cluster(nodes=1) as cluster, Kueue(cluster, settings) as kueue, Rig(cluster) as rig:
+            kueue.flavor("default")
+            kueue.queue("team", {"default": 8})
+            cluster.kubectl("create", "namespace", "exempt")
+            cluster.apply_text(json.dumps({"apiVersion": API, "kind": "LocalQueue", "spec": {"clusterQueue": "team"},
+                                           "metadata": {"name": "default", "namespace": "exempt"}}))
+            rig.start(kueue_manage_jobs_without_queue_name=True,
+                      kueue_managed_namespaces=f"{name} notin ({','.join(others)})", **STEADY).wait_leading()
+            rig.apply(job("held", replicas=1))
+            rig.apply(job("free", replicas=1, namespace="exempt"))
+            rig.wait_condition("held", "Admitted", "False", "NoQueue")
+            cluster.wait(lambda: rig.running("free", 1, "exempt"), "the job of the exempt namespace runs")
+            self.assertEqual(rig.pods("held"), [])
+            self.assertEqual(cluster.api.get(f"/apis/{API}/namespaces/exempt/workloads")["items"], [])
 
     def test_local_queues_may_not_be_read(self):
         """Without the right to list LocalQueues there is no default queue. Nothing else depends on it."""

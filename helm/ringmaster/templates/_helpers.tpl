@@ -61,3 +61,23 @@ capabilities: {drop: [ALL]}
 {{ first .Values.watchNamespaces }}
 {{- end -}}
 {{- end -}}
+
+{{/* The text form of a label selector. */}}
+{{- define "ringmaster.labelSelector" -}}
+{{- $terms := list -}}
+{{- range $key, $value := .matchLabels -}}
+{{- $terms = append $terms (printf "%s=%s" $key $value) -}}
+{{- end -}}
+{{- range .matchExpressions -}}
+{{- if eq .operator "In" -}}
+{{- $terms = append $terms (printf "%s in (%s)" .key (join "," .values)) -}}
+{{- else if eq .operator "NotIn" -}}
+{{- $terms = append $terms (printf "%s notin (%s)" .key (join "," .values)) -}}
+{{- else if eq .operator "Exists" -}}
+{{- $terms = append $terms .key -}}
+{{- else -}}
+{{- $terms = append $terms (printf "!%s" .key) -}}
+{{- end -}}
+{{- end -}}
+{{- join "," $terms -}}
+{{- end -}}

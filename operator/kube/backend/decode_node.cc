@@ -51,10 +51,16 @@ std::shared_ptr<const NodeRecord> DecodeNode(const Json& object, const Meta& met
   return record;
 }
 
-std::shared_ptr<const NamespaceRecord> DecodeNamespace(const Json& object) {
+std::shared_ptr<const NamespaceRecord> DecodeNamespace(const Json& object,
+                                                       const core::LabelSelector& managed) {
   const Json& metadata = json::Child(object, "metadata");
   auto record = std::make_shared<NamespaceRecord>();
   record->pod_security = json::Text(json::Child(metadata, "labels"), "pod-security.kubernetes.io/enforce");
+  std::map<std::string, std::string> labels;
+  if (const Json& given = json::Child(metadata, "labels"); given.is_object())
+    for (const auto& [key, value] : given.items())
+      if (value.is_string()) labels.emplace(key, value.get<std::string>());
+  record->managed = core::Selects(managed, labels);
   record->ending = !json::Text(metadata, "deletionTimestamp").empty();
   return record;
 }

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/json.h"
+#include "operator/core/label_selector.h"
 #include "operator/kube/backend/records.h"
 #include "operator/kube/wall_time.h"
 #include "operator/kube/watch/meta.h"
@@ -18,7 +19,9 @@ std::shared_ptr<const NodeRecord> DecodeNode(const Json& object, const Meta& met
                                              const std::shared_ptr<const NodeRecord>& before,
                                              const WallClock& clock, Time now);
 
-std::shared_ptr<const NamespaceRecord> DecodeNamespace(const Json& object);
+// `managed`: the namespaces of NamespaceRecord::managed.
+std::shared_ptr<const NamespaceRecord> DecodeNamespace(const Json& object,
+                                                       const core::LabelSelector& managed);
 
 std::shared_ptr<const PriorityClassRecord> DecodePriorityClass(const Json& object, const Meta& meta);
 

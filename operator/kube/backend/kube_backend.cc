@@ -85,7 +85,9 @@ KubeBackend::KubeBackend(ApiClient& client, Options options)
               [this](const std::string& name, const auto& before, const auto& after) {
                 OnNode(name, before, after);
               }}),
-      namespaces_({[](const Json& object, const Meta&, const auto&) { return DecodeNamespace(object); },
+      namespaces_({[this](const Json& object, const Meta&, const auto&) {
+                     return DecodeNamespace(object, options_.kueue_namespaces);
+                   },
                    nullptr,
                    [this](const std::string& name, const auto& before, const auto& after) {
                      OnNamespace(name, before, after);

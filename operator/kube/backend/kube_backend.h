@@ -56,6 +56,7 @@
 #include "operator/core/device_room.h"
 #include "operator/core/goodput_meter.h"
 #include "operator/core/job_counts.h"
+#include "operator/core/label_selector.h"
 #include "operator/core/preemption.h"
 #include "operator/core/room_queue.h"
 #include "operator/kube/api_client.h"
@@ -97,7 +98,8 @@ class KubeBackend final : public control::Backend {
     std::string volcano_namespace = "volcano-system";    // of the Lease that has the name of its scheduler
     std::map<std::string, int32_t> namespace_weights{};  // in the queue for room; 1 for others
     bool kueue_required = false;                         // jobs without a queue of Kueue do not start
-    bool autoscaler = false;  // jobs that preempt nothing have spec.scheduling.autoscaler
+    core::LabelSelector kueue_namespaces{};  // outside of these they do, and no queue is the default one
+    bool autoscaler = false;                 // jobs that preempt nothing have spec.scheduling.autoscaler
     Duration progress_every = seconds(5);
     Watcher::Options watch;
   };

@@ -140,7 +140,8 @@ void KubeBackend::OnNode(const std::string& name, const std::shared_ptr<const No
 
 void KubeBackend::OnNamespace(const std::string& name, const std::shared_ptr<const NamespaceRecord>& before,
                               const std::shared_ptr<const NamespaceRecord>& after) {
-  if (before && after && before->pod_security == after->pod_security && before->ending == after->ending)
+  if (before && after && before->pod_security == after->pod_security && before->ending == after->ending &&
+      before->managed == after->managed)
     return;
   for (const std::string& job : jobs_.Keys())
     if (job.starts_with(name + "/")) Notify(job);

@@ -204,7 +204,9 @@ void KubeBackend::ReadQuota(const JobRecord& job, core::Observed& observed) cons
   core::Quota quota;
   quota.queue = job.queue;
   quota.prebuilt = job.prebuilt;
-  quota.required = options_.kueue_required;
+  const auto space = namespaces_.Get(job.key.namespace_);
+  const bool managed = !space || space->managed;
+  quota.required = options_.kueue_required && managed;
   bool served = false;
   {
     MutexLock lock(mutex_);
@@ -235,7 +237,7 @@ void KubeBackend::ReadQuota(const JobRecord& job, core::Observed& observed) cons
         if (!flavors_.Get(flavor)) w.missing_flavor = flavor;
   }
   observed.quota = std::move(quota);
-  core::ChooseQueue(observed, default_queues_.Get(job.key.namespace_ + "/" + core::kDefaultQueue) != nullptr);
+  core::ChooseQueue(observed, managed && default_queues_.Get(job.key.namespace_ + "/" + core::kDefaultQueue));
   core::Quota& chosen = *observed.quota;
   if (chosen.queue.empty() && chosen.workloads.empty() && !chosen.required) return observed.quota.reset();
   for (core::Workload& w : chosen.workloads) {

@@ -148,6 +148,7 @@ struct Interners {
 struct NamespaceRecord {
   std::string pod_security;  // the enforced level; empty: none
   bool ending = false;
+  bool managed = true;  // by Kueue: jobs without a queue may be held, or be put into its default queue
 };
 
 struct PriorityClassRecord {

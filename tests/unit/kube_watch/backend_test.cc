@@ -124,6 +124,21 @@ TEST_F(BackendTest, TheCensusHasTheGoodputOfJobsThatTrain) {
   EXPECT_TRUE(after(200).empty());
 }
 
+TEST_F(BackendTest, JobsNeedAQueueWhereKueueManagesTheirNamespace) {
+  KubeBackend::Options options;
+  options.kueue_required = true;
+  options.kueue_namespaces = core::ParseLabelSelector("kueue!=off").value();
+  namespace_ = R"({"metadata": {"name": "ml", "resourceVersion": "5", "labels": {"kueue": "off"}}})";
+  Start(std::move(options));
+  EXPECT_FALSE(backend_->Observe(kKey)->observed.quota);
+  std::atomic<int> notified{0};
+  backend_->Subscribe([&](const control::Key&) { ++notified; });
+  Line("namespaces", "MODIFIED", R"({"metadata": {"name": "ml", "resourceVersion": "20"}})");
+  EXPECT_GE(notified, 1);
+  ASSERT_TRUE(backend_->Observe(kKey)->observed.quota);
+  EXPECT_TRUE(backend_->Observe(kKey)->observed.quota->required);
+}
+
 TEST_F(BackendTest, ProgressIsNotLost) {
   job_ = kNativeJob;
   KubeBackend::Options options;
