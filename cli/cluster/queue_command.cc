@@ -46,10 +46,10 @@ Status ShowQueue(const QueueFlags& flags) {
   const std::string screen = QueueScreen(rows, flags.all ? "" : cluster->space(), kube::WallNow());
   std::fputs(screen.c_str(), stdout);
   if (SharesDecide(rows))
-    fmt::print(
-        stderr,
-        "jobs of one priority are listed by age; those of a namespace that uses less of the cluster for "
-        "its weight start earlier\n");
+    fmt::print(stderr,
+               "a position is a range where jobs of one priority are of several namespaces: those of a "
+               "namespace that "
+               "uses less of the cluster for its weight start earlier\n");
   if (partly)
     fmt::print(stderr, "positions count only the jobs of namespace {}: you may not list those of others\n",
                cluster->space());

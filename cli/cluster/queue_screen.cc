@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -64,11 +66,41 @@ struct Waiting {
   bool stuck = false;  // it holds pods and does not run
   std::string key;
 
+  std::string_view Space() const { return Text(Child(*job, "metadata"), "namespace"); }
   auto Turn() const {
     return std::tuple(!WaitsAtGate(*job), grows, !stuck, -priority,
                       Text(Child(*job, "metadata"), "creationTimestamp"), key);
   }
 };
+
+// Jobs of one priority are ordered by their age and by what their namespaces use: between namespaces any
+// order is possible, within one the older job comes first. Shares do not count for a gang that is stuck.
+bool SharesMayDecide(const Waiting& one, const Waiting& other) {
+  return WaitsAtGate(*one.job) && WaitsAtGate(*other.job) && !one.stuck && !other.stuck &&
+         one.grows == other.grows && one.priority == other.priority;
+}
+
+// Sets the positions of the jobs at the gate, which are the first ones. REQUIRES: `line` is sorted.
+void SetPositions(const std::vector<Waiting>& line, std::vector<QueueRow>& rows) {
+  for (size_t from = 0, to = 0; from < line.size() && WaitsAtGate(*line[from].job); from = to) {
+    std::map<std::string_view, int> sizes;  // of this part of the line, by namespace
+    for (to = from; to < line.size() && (to == from || SharesMayDecide(line[from], line[to])); ++to)
+      ++sizes[line[to].Space()];
+    std::map<std::string_view, int> before;
+    for (size_t i = from; i < to; ++i) {
+      const std::string_view space = line[i].Space();
+      const int of_its_own = before[space]++;
+      rows[i].position = static_cast<int>(from) + of_its_own + 1;
+      rows[i].last = static_cast<int>(to) - (sizes[space] - of_its_own - 1);
+    }
+  }
+}
+
+std::string PositionText(const QueueRow& row) {
+  if (row.position == 0) return "-";
+  return row.last > row.position ? fmt::format("{}-{}", row.position, row.last)
+                                 : std::to_string(row.position);
+}
 
 }  // namespace
 
@@ -89,12 +121,10 @@ std::vector<QueueRow> QueueOf(const std::vector<Json>& jobs,
   std::sort(line.begin(), line.end(),
             [](const Waiting& one, const Waiting& other) { return one.Turn() < other.Turn(); });
   std::vector<QueueRow> rows;
-  int position = 0;
   for (const Waiting& waiting : line) {
     const Json& job = *waiting.job;
     const std::string name = ClassOf(job);
     QueueRow& row = rows.emplace_back();
-    row.position = WaitsAtGate(job) ? ++position : 0;
     row.namespace_ = Text(Child(job, "metadata"), "namespace");
     row.name = Text(Child(job, "metadata"), "name");
     row.priority = !classes       ? (name.empty() ? "-" : name)
@@ -108,24 +138,20 @@ std::vector<QueueRow> QueueOf(const std::vector<Json>& jobs,
     if (Text(preempted, "status") == "True")
       row.why += fmt::format(" (preempted: {})", Text(preempted, "message"));
   }
+  SetPositions(line, rows);
   return rows;
 }
 
 bool SharesDecide(const std::vector<QueueRow>& rows) {
-  for (size_t i = 1; i < rows.size(); ++i)
-    if (rows[i].position > 1 && rows[i].priority == rows[i - 1].priority &&
-        rows[i].namespace_ != rows[i - 1].namespace_)
-      return true;
-  return false;
+  return std::any_of(rows.begin(), rows.end(), [](const QueueRow& row) { return row.last > row.position; });
 }
 
 std::string QueueScreen(const std::vector<QueueRow>& rows, const std::string& space, kube::WallTime now) {
   std::vector<std::vector<std::string>> table = {{"POSITION", "JOB", "PRIORITY", "PODS", "WAITS", "WHY"}};
   for (const QueueRow& row : rows) {
     if (!space.empty() && row.namespace_ != space) continue;
-    table.push_back({row.position > 0 ? std::to_string(row.position) : "-",
-                     fmt::format("{}/{}", row.namespace_, row.name), row.priority, std::to_string(row.pods),
-                     AgeOf(row.since, now), row.why});
+    table.push_back({PositionText(row), fmt::format("{}/{}", row.namespace_, row.name), row.priority,
+                     std::to_string(row.pods), AgeOf(row.since, now), row.why});
   }
   if (table.size() == 1)
     return space.empty() ? "no job waits\n" : fmt::format("no job waits in namespace {}\n", space);

@@ -5,6 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <utility>
+#include <vector>
+
 namespace ringmaster::cli {
 namespace {
 
@@ -121,12 +125,46 @@ TEST(QueueScreenTest, WhoMakesRoomForWhom) {
             "WaitingForCapacity: needs 2 x nvidia.com/gpu (preempted: ml/head (priority 9) needs room)");
 }
 
+Json Of(const char* space, Json job) {
+  job["metadata"]["namespace"] = space;
+  return job;
+}
+
+std::vector<std::pair<std::string, std::pair<int, int>>> PositionsOf(const std::vector<QueueRow>& rows) {
+  std::vector<std::pair<std::string, std::pair<int, int>>> positions;
+  for (const QueueRow& row : rows) positions.push_back({row.name, {row.position, row.last}});
+  return positions;
+}
+
 TEST(QueueScreenTest, SharesDecideBetweenNamespacesOfOnePriority) {
-  Json other = QueuedJob("other", "2026-11-24T09:20:00Z");
-  other["metadata"]["namespace"] = "team-b";
+  const Json other = Of("team-b", QueuedJob("other", "2026-11-24T09:20:00Z"));
   const std::vector<Json> classes = {ClassJson("urgent", 9)};
   EXPECT_TRUE(SharesDecide(QueueOf({other, QueuedJob("a", "2026-11-24T09:30:00Z")}, classes)));
   EXPECT_FALSE(SharesDecide(QueueOf({other, QueuedJob("a", "2026-11-24T09:30:00Z", "urgent")}, classes)));
+}
+
+// Where the operator may take either of two jobs first, no position claims to know which.
+TEST(QueueScreenTest, APositionIsARangeWhereSharesDecide) {
+  Json stuck = Of("team-b", QueuedJob("stuck", "2026-11-24T09:50:00Z"));
+  Json also_stuck = QueuedJob("also-stuck", "2026-11-24T09:51:00Z");
+  for (Json* job : {&stuck, &also_stuck}) (*job)["status"]["replicas"] = 1;
+  const std::vector<Json> jobs = {stuck,
+                                  also_stuck,
+                                  QueuedJob("urgent", "2026-11-24T09:40:00Z", "urgent"),
+                                  QueuedJob("a1", "2026-11-24T09:00:00Z"),
+                                  QueuedJob("a2", "2026-11-24T09:01:00Z"),
+                                  Of("team-b", QueuedJob("b1", "2026-11-24T09:02:00Z")),
+                                  QueuedJob("a3", "2026-11-24T09:03:00Z"),
+                                  Of("team-b", QueuedJob("low", "2026-11-24T08:00:00Z", "low"))};
+  const std::vector<Json> classes = {ClassJson("urgent", 9), ClassJson("low", -5)};
+  const std::vector<QueueRow> rows = QueueOf(jobs, classes);
+  using Row = std::pair<std::string, std::pair<int, int>>;
+  EXPECT_THAT(PositionsOf(rows), ElementsAre(Row{"stuck", {1, 1}}, Row{"also-stuck", {2, 2}},
+                                             Row{"urgent", {3, 3}}, Row{"a1", {4, 5}}, Row{"a2", {5, 6}},
+                                             Row{"b1", {4, 7}}, Row{"a3", {6, 7}}, Row{"low", {8, 8}}));
+  EXPECT_EQ(QueueScreen({rows[5]}, "", kScreenTime),
+            "POSITION  JOB        PRIORITY  PODS  WAITS  WHY\n"
+            "4-7       team-b/b1  0         2     3m00s  WaitingForCapacity: needs 2 x nvidia.com/gpu\n");
 }
 
 }  // namespace
