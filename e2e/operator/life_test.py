@@ -23,6 +23,13 @@ class Life(unittest.TestCase):
     def uid(self, name):
         return self.rig.job(name)["metadata"]["uid"]
 
+    def supporting(self, name):
+        """Returns the Services, ConfigMaps and PodGroups of the job, as kind/name."""
+        c, uid = self.cluster, self.uid(name)
+        groups = [kind for kind in c.kubectl("api-resources", "-o", "name").split() if kind.startswith("podgroups.")]
+        return [f"{kind}/{item['metadata']['name']}" for kind in ["services", "configmaps", *groups] for item in c.get(kind)
+                if any(owner["uid"] == uid for owner in item["metadata"].get("ownerReferences", []))]
+
     def test_runs_and_succeeds(self):
         rig, c = self.rig, self.cluster
         name = rig.apply(job("plain", replicas=4))
@@ -228,8 +235,11 @@ class Life(unittest.TestCase):
         self.assertEqual(rig.pods(second), [])
         self.assertEqual(rig.status(second)["attempt"], 1)
         self.assertEqual(rig.job(second)["metadata"]["resourceVersion"], version)
+        self.assertNotEqual(self.supporting(first), [])
+        self.assertEqual(self.supporting(second) + self.supporting(third), [], "nothing is created while they wait")
         c.kubectl("delete", "tj", first)
         rig.wait_phase(second, "Running")  # all waiting jobs are decided again
+        self.assertNotEqual(self.supporting(second), [])
         rig.wait_phase(third, "Running")  # the smaller one fits next to it
 
     def test_a_job_waits_for_its_priority_class(self):

@@ -41,7 +41,7 @@ bool ViewIsBehind(Code code) {
 // Whether the success or refusal of the write shows if pods are accepted now.
 bool AboutPods(const core::Action& action) {
   const auto* make = std::get_if<core::MakeWorkload>(&action);
-  return std::holds_alternative<core::CreatePod>(action) ||
+  return std::holds_alternative<core::CreatePod>(action) || std::holds_alternative<core::TryPods>(action) ||
          std::holds_alternative<core::PrepareGang>(action) ||
          std::holds_alternative<core::ReleaseGang>(action) ||
          (make != nullptr && make->replaces.empty());  // a job that cannot grow still repairs its pods

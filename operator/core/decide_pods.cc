@@ -446,6 +446,14 @@ bool Reserve(const Observed& o, std::vector<int32_t> ranks, Time now, Decision& 
   return true;
 }
 
+// Whether the attempt has no pods yet and waits until there is room for them: until then nothing is created.
+// The objects of an earlier attempt whose pods still drain are updated before that.
+bool AwaitsFirstRoom(const Observed& o, bool draining) {
+  return ReservesRoom(o) && !(draining && o.prepared) &&
+         std::none_of(o.pods.begin(), o.pods.end(),
+                      [&](const Pod& pod) { return pod.attempt == o.status.ledger.attempt; });
+}
+
 // Creates the supporting objects, then the missing pods that have room. The supporting objects do not wait
 // for old pods to end: the Service selects one attempt, and updating it early saves the cluster work for each
 // old pod that ends.
@@ -461,21 +469,27 @@ void Create(const Observed& o, const std::vector<int32_t>& absent, bool draining
   }
   const PrepareGang support{ledger.attempt, target,
                             o.job.in_place ? std::min(o.job.min, workers) + o.job.RolePods() : target};
-  if (o.prepared == support && draining) return;
-  if (o.prepared == support && !missing && !ReservesRoom(o)) return;
+  const bool prepared = o.prepared == support;
+  const bool awaits_room = AwaitsFirstRoom(o, draining);
+  if ((prepared || awaits_room) && draining) return;
+  if (prepared && !missing && !ReservesRoom(o)) return;
   if (const Refusal* refusal = ActiveRefusal(o, now)) {
     // Other gangs may use the places meanwhile.
     Reserve(o, {}, now, decision);
     if (!o.preflight) requeue.By(refusal->retry_at);
     return;
   }
-  if (o.prepared != support) {
-    decision.actions.insert(decision.actions.begin(), support);
+  if (!prepared && awaits_room && o.untried) {
+    decision.actions.push_back(TryPods{ledger.attempt, target});
     return;
   }
   std::vector<int32_t> admitted;
   if (ReservesRoom(o)) admitted = AdmittedRanks(o, now);
-  if (Reserve(o, admitted, now, decision)) return;
+  if ((prepared || awaits_room) && Reserve(o, admitted, now, decision)) return;
+  if (!prepared) {
+    if (!awaits_room || !admitted.empty()) decision.actions.insert(decision.actions.begin(), support);
+    return;
+  }
   const std::vector<std::string> excluded = ExcludedNodes(ledger, now);
   const std::vector<std::string> avoided = AvoidedNodes(ledger, now);
   const bool gated = CreatesGated(o, PlacementOf(o, ledger));

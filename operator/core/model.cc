@@ -113,7 +113,7 @@ const char* ActionName(const Action& action) {
       Overloaded{[](const SetStatus&) { return "SetStatus"; }, [](const CreatePod&) { return "CreatePod"; },
                  [](const DeletePod&) { return "DeletePod"; }, [](const UntrackPod&) { return "UntrackPod"; },
                  [](const SetGang&) { return "SetGang"; }, [](const DeleteJob&) { return "DeleteJob"; },
-                 [](const PrepareGang&) { return "PrepareGang"; },
+                 [](const TryPods&) { return "TryPods"; }, [](const PrepareGang&) { return "PrepareGang"; },
                  [](const ReserveRoom&) { return "ReserveRoom"; },
                  [](const ReleaseGang&) { return "ReleaseGang"; },
                  [](const MakeWorkload&) { return "MakeWorkload"; },
@@ -144,6 +144,7 @@ std::string ToString(const Action& action) {
                                a.stop ? ", stop" : "");
           },
           [](const DeleteJob&) { return std::string("DeleteJob"); },
+          [](const TryPods& a) { return fmt::format("TryPods(attempt {}, {} pods)", a.attempt, a.size); },
           [](const PrepareGang& a) {
             return fmt::format("PrepareGang(attempt {}, {} pods, min {})", a.attempt, a.size, a.min);
           },

@@ -51,6 +51,9 @@
 //  I25. With the operator's gate, the pods of an attempt with a required topology have nodes of one domain;
 //       with a preferred one, a gang gets its places in as few domains as its room allows, and no pod waits
 //       for its domain for long while another one has room.
+//  I26. With the operator's gate, nothing is created for a gang that waits for room and has no pods: its
+//       supporting objects follow once places are reserved for it. Those of an earlier attempt may be updated
+//       while its pods end.
 //
 // The controller adds two (control/controller.h): after a write, no decision from a view that does not
 // include it; after a write of unknown outcome, a live read first.
@@ -145,6 +148,14 @@ struct SetGang {
   bool operator==(const SetGang&) const = default;
 };
 
+// Asks whether pods like those of the attempt would be admitted, and creates nothing. A refusal is like that
+// of a pod.
+struct TryPods {
+  int64_t attempt = 0;
+  int32_t size = 1;  // pods
+  bool operator==(const TryPods&) const = default;
+};
+
 // Creates the supporting objects of an attempt: Service, ConfigMaps, gang object. Idempotent: correct objects
 // stay as they are, missing and wrong ones are created or updated.
 struct PrepareGang {
@@ -218,6 +229,8 @@ struct Observed {
   std::optional<rendezvous::Report> report;  // only in place
   std::optional<SetGang> order;              // the last order of this process to the coordinator
   std::optional<PrepareGang> prepared;       // the supporting objects are complete, for this request
+  // Pods of this attempt may be refused for a reason that TryPods finds, and it has not succeeded yet.
+  bool untried = false;
   GangProvider provider = GangProvider::kNone;
   Fit fit;                            // with kGate
   std::optional<Preemption> preempt;  // another job asks for room of this one (core/preemption.h)
@@ -343,9 +356,9 @@ struct ReleaseWorkload {
 struct DeleteJob {
   bool operator==(const DeleteJob&) const = default;
 };
-using Action = std::variant<SetStatus, CreatePod, DeletePod, UntrackPod, SetGang, DeleteJob, PrepareGang,
-                            ReserveRoom, ReleaseGang, MakeWorkload, AdoptWorkload, ResizeWorkload,
-                            SetWorkloadStatus, DeleteWorkload, ReleaseWorkload>;
+using Action = std::variant<SetStatus, CreatePod, DeletePod, UntrackPod, SetGang, DeleteJob, TryPods,
+                            PrepareGang, ReserveRoom, ReleaseGang, MakeWorkload, AdoptWorkload,
+                            ResizeWorkload, SetWorkloadStatus, DeleteWorkload, ReleaseWorkload>;
 template <class A>
 inline constexpr bool kIsAboutWorkload =
     std::is_same_v<A, MakeWorkload> || std::is_same_v<A, AdoptWorkload> ||

@@ -239,7 +239,11 @@ std::pair<Reason, std::string> WhyNotPlaced(const SummaryInput& s) {
       return {Reason::kGangTimeout, fmt::format("{}; withdrawn, next try later", l.withdrawn_for)};
     return {Reason::kBackOff, fmt::format("{}; the next pods are created after a pause", count)};
   }
-  if (p.exist == 0 && (!s.o.prepared || s.o.prepared->attempt != l.attempt) && !s.counts.older)
+  // Of an attempt that only begins the room is not known.
+  const bool awaits_room =
+      ReservesRoom(s.o) && !s.o.fit.missing.empty() && s.o.status.ledger.attempt == l.attempt;
+  if (p.exist == 0 && (!s.o.prepared || s.o.prepared->attempt != l.attempt) && !s.counts.older &&
+      !awaits_room)
     return {Reason::kPreparing, count};
   // Without a message about room, which would stay for a while.
   if (ReservesRoom(s.o) && s.o.fit.unread)

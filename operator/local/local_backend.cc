@@ -306,6 +306,11 @@ Result<Revision> LocalBackend::Apply(const control::Write& write, JobEntry& entr
   return Revision{0};
 }
 
+// No process is refused.
+Result<Revision> LocalBackend::Apply(const control::Write&, JobEntry&, const core::TryPods&) {
+  return Revision{0};
+}
+
 // Processes need no objects besides themselves.
 Result<Revision> LocalBackend::Apply(const control::Write&, JobEntry& entry,
                                      const core::PrepareGang& action) {

@@ -133,6 +133,8 @@ class LocalBackend final : public control::Backend {
       RM_REQUIRES(mutex_);
   Result<control::Revision> Apply(const control::Write& write, JobEntry& entry, const core::DeleteJob& action)
       RM_REQUIRES(mutex_);
+  Result<control::Revision> Apply(const control::Write& write, JobEntry& entry, const core::TryPods& action)
+      RM_REQUIRES(mutex_);
   Result<control::Revision> Apply(const control::Write& write, JobEntry& entry,
                                   const core::PrepareGang& action) RM_REQUIRES(mutex_);
   Result<control::Revision> Apply(const control::Write& write, JobEntry& entry,

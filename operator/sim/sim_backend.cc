@@ -122,6 +122,7 @@ std::optional<control::Snapshot> SimBackend::Observe(const Key& key) const {
   if (!world_.nodes().empty()) o.not_ready_nodes.emplace(not_ready_.begin(), not_ready_.end());
   for (const auto& [name, at] : restarts_) o.restarted_nodes.push_back({name, at});
   o.prepared = cached.support;
+  o.untried = options_.must_try && cached.tried_attempt != o.status.ledger.attempt;
   if (core::ReservesRoom(o) && !world_.nodes().empty())
     o.fit = FitOf(key, cached, o);
   else
@@ -204,6 +205,7 @@ void SimBackend::OnJob(const Key& key) {
       // Another job with the same name starts without the cached state.
       if (!part || (cached.job && cached.job->job.uid != part->job.uid)) cached.order.reset();
       if (!part || (cached.job && cached.job->job.uid != part->job.uid)) cached.support.reset();
+      if (!part || (cached.job && cached.job->job.uid != part->job.uid)) cached.tried_attempt = 0;
       cached.job = std::move(part);
       if (!cached.job || cached.job->status.ended()) waiting_.Remove(key.ToString(), capacity_);
       CheckReservation(key, cached);
@@ -537,6 +539,10 @@ void SimBackend::Send(control::Write write, Duration there, Duration back, bool 
 // the write was done.
 void SimBackend::Acknowledge(const control::Write& write, const Result<Revision>& result, uint64_t version) {
   Cached& cached = cache_[write.key];
+  if (const auto* tried = std::get_if<core::TryPods>(&write.action); tried != nullptr && result.ok()) {
+    if (cached.job && cached.job->job.uid == write.job_uid) cached.tried_attempt = tried->attempt;
+    Notify(write.key);
+  }
   if (const auto* prepare = std::get_if<core::PrepareGang>(&write.action);
       prepare != nullptr && result.ok()) {
     // A newer watch event wins: an object may have been deleted since.

@@ -28,6 +28,7 @@ class SimBackend final : public control::Backend {
   struct Options {
     uint64_t seed = 1;
     std::map<control::Key, int32_t> priorities;  // of jobs in the queue for room; 0 for others
+    bool must_try = false;                       // whether pods are admitted is asked before they exist
     // Planted bugs, which the simulator must find.
     bool forgets_reservations = false;  // pods occupy no room until they are bound
     bool keeps_reservations = false;    // even of pods that are gone
@@ -77,6 +78,7 @@ class SimBackend final : public control::Backend {
     std::vector<WorkloadTruth> workloads;
     std::optional<core::PrepareGang> support;
     uint64_t support_version = 0;
+    int64_t tried_attempt = 0;  // its pods would be admitted; 0: not known of any
     std::optional<core::SetGang> order;
     // The places that this process has reserved.
     int64_t reserved_attempt = 0;

@@ -203,6 +203,10 @@ Result<Revision> World::Apply(const control::Write& write, Term term) {
     return DeletePod(write.key, job, *remove);
   if (const auto* untrack = std::get_if<core::UntrackPod>(&write.action))
     return UntrackPod(write.key, *untrack);
+  if (std::holds_alternative<core::TryPods>(write.action)) {
+    auto refusal = RefusesPods("a pod like those of " + job.job.name);
+    return refusal ? Result<Revision>(*std::move(refusal)) : Result<Revision>(Revision{0});
+  }
   if (const auto* prepare = std::get_if<core::PrepareGang>(&write.action))
     return Prepare(write.key, job, *prepare);
   if (const auto* release = std::get_if<core::ReleaseGang>(&write.action))

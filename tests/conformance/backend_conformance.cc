@@ -147,9 +147,9 @@ TEST_P(BackendConformance, AStaleStatusWriteIsAConflict) {
 
 TEST_P(BackendConformance, AWriteWithAnotherJobUidIsNotFound) {
   uid_ = "uid-of-a-job-that-was";
-  for (const core::Action& action :
-       std::vector<core::Action>{core::CreatePod{Name(kRuns), 1, kRuns}, core::SetStatus{},
-                                 core::DeletePod{Name(kRuns), "x", seconds(1)}, core::PrepareGang{1, 1, 1}}) {
+  for (const core::Action& action : std::vector<core::Action>{
+           core::CreatePod{Name(kRuns), 1, kRuns}, core::SetStatus{},
+           core::DeletePod{Name(kRuns), "x", seconds(1)}, core::TryPods{1, 1}, core::PrepareGang{1, 1, 1}}) {
     const auto result = Write(action, backend().Observe(key_)->job_revision);
     ASSERT_FALSE(result.ok());
     EXPECT_EQ(result.error().code, Code::kNotFound) << result.error().message;
@@ -311,6 +311,14 @@ TEST_P(BackendConformance, PrepareGangIsInTheViewAtOnce) {
   const core::PrepareGang larger{1, 6, 2};
   ASSERT_TRUE(Write(larger).ok());
   EXPECT_EQ(backend().Observe(key_)->observed.prepared, larger);
+}
+
+TEST_P(BackendConformance, TryPodsCreatesNothing) {
+  ASSERT_TRUE(Write(core::TryPods{1, 2}).ok());
+  const auto snapshot = backend().Observe(key_);
+  EXPECT_FALSE(snapshot->observed.untried);
+  EXPECT_FALSE(snapshot->observed.prepared.has_value());
+  EXPECT_TRUE(snapshot->observed.pods.empty());
 }
 
 TEST_P(BackendConformance, ADeletedSupportingObjectIsDetectedAndRecreated) {

@@ -355,6 +355,34 @@ TEST_F(KubeBackendTest, ThePodSecurityOfTheServerIsAskedBeforeAPodExists) {
   EXPECT_TRUE(Eventually([&] { return backend_->Observe(key)->observed.prepared == prepare; }));
 }
 
+TEST_F(KubeBackendTest, ThePodSecurityOfTheServerIsAskedForAGangThatWaitsForRoom) {
+  api::TrainingJob job = cluster_.Job("job");
+  job.spec.scheduling.gang = "gate";
+  job.spec.network.hostNetwork = true;
+  const Key key = cluster_.Submit(job);
+  EXPECT_TRUE(Await(key).untried) << "there may be no ports for it";
+  const auto enforce = [&](const Json& level) {
+    return cluster_.Wait([&](auto done) {
+      cluster_.client().Patch(kube::kNamespaces, "", cluster_.space(), "", kube::ApiClient::PatchType::kMerge,
+                              {{"metadata", {{"labels", {{"pod-security.kubernetes.io/enforce", level}}}}}},
+                              done);
+    });
+  };
+  const core::TryPods ask{1, 1};
+  ASSERT_TRUE(Write(key, ask).ok());
+  EXPECT_FALSE(backend_->Observe(key)->observed.untried);
+  ASSERT_TRUE(enforce("baseline").ok());
+  ASSERT_TRUE(Eventually([&] { return backend_->Observe(key)->observed.untried; }));
+  const auto refused = Write(key, ask);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(core::ClassifyRefusal(refused.error()), core::RefusalKind::kPodSecurity);
+  EXPECT_TRUE(backend_->Observe(key)->observed.untried) << "it asks again";
+  EXPECT_EQ(cluster_.Get(kube::kConfigMaps, wiring::ConfigName("job")).error().code, Code::kNotFound);
+  EXPECT_EQ(cluster_.Get(kube::kPods, "job-1-0").error().code, Code::kNotFound);
+  ASSERT_TRUE(enforce("privileged").ok());
+  EXPECT_TRUE(Eventually([&] { return !backend_->Observe(key)->observed.untried; }));
+}
+
 TEST_F(KubeBackendTest, AnEndingNamespaceIsPredicted) {
   api::TrainingJob job = cluster_.Job("job");
   const Key key = cluster_.Submit(job);

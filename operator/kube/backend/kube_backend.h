@@ -184,6 +184,7 @@ class KubeBackend final : public control::Backend {
     std::string preflight_inputs;  // what `preflight` was computed from
     core::JobCounts counted;       // passed to on_counts
     int64_t refused_attempt = 0;   // the API server would not admit its pods; 0: none
+    int64_t tried_attempt = 0;     // the API server would admit its pods; 0: not known of any
     int64_t reserved_attempt = 0;
     std::vector<std::string> reserved;        // pods, by their names in capacity_
     core::RoomQueue::Standing standing;       // when its room was looked for the last time
@@ -287,6 +288,7 @@ class KubeBackend final : public control::Backend {
   void Perform(const Job& job, const control::Write& write, const core::UntrackPod& action, Done done);
   void Perform(const Job& job, const control::Write& write, const core::SetGang& action, Done done);
   void Perform(const Job& job, const control::Write& write, const core::DeleteJob& action, Done done);
+  void Perform(const Job& job, const control::Write& write, const core::TryPods& action, Done done);
   void Perform(const Job& job, const control::Write& write, const core::PrepareGang& action, Done done);
   void Perform(const Job& job, const control::Write& write, const core::ReserveRoom& action, Done done);
   void Perform(const Job& job, const control::Write& write, const core::ReleaseGang& action, Done done);
@@ -314,6 +316,9 @@ class KubeBackend final : public control::Backend {
   // Whether the job of this name uses its ports: it exists and has not ended, or one of its pods still runs.
   bool UsesPorts(const std::string& job) const;
   bool NeedsAdmission(const JobRecord& job, int64_t attempt) const;
+  bool IsUntried(const JobRecord& job, int64_t attempt) const;
+  // Returns a pod of the attempt, of so many.
+  Json SampleOf(const JobRecord& job, int64_t attempt, int32_t size) const;
   void SetAdmitted(const JobRecord& job, int64_t attempt, bool admitted);
   wiring::Context ContextOf(const JobRecord& job) const;
   // Records the objects that a PrepareGang has written, and deletes the gang objects of older attempts.
@@ -443,7 +448,7 @@ class KubeBackend final : public control::Backend {
   int64_t worker_pods_ RM_GUARDED_BY(mutex_) = 0;
   // node -> owner -> its pods there; no zeros
   std::map<std::string, std::map<std::shared_ptr<const Owner>, int64_t>> owners_on_ RM_GUARDED_BY(mutex_);
-  bool capacity_changed_ RM_GUARDED_BY(mutex_) = false;  // since last_sweep_
+  mutable bool capacity_changed_ RM_GUARDED_BY(mutex_) = false;  // since last_sweep_
   Time last_sweep_ RM_GUARDED_BY(mutex_) = Time::min();
   mutable bool plan_due_ RM_GUARDED_BY(mutex_) = false;
   Time last_plan_ RM_GUARDED_BY(mutex_) = Time::min();

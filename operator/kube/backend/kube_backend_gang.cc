@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// KubeBackend: PrepareGang creates and updates the objects of an attempt other than its pods. ReleaseGang
-// removes the scheduling gates of its pods once there is capacity for all of them.
+// KubeBackend: TryPods asks whether the pods of an attempt would be admitted. PrepareGang creates and updates
+// the objects of an attempt other than its pods. ReleaseGang removes the scheduling gates of its pods once
+// there is capacity for all of them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -284,6 +285,39 @@ void KubeBackend::SetAdmitted(const JobRecord& job, int64_t attempt, bool admitt
   StateOf(job).refused_attempt = admitted ? 0 : attempt;
 }
 
+bool KubeBackend::IsUntried(const JobRecord& job, int64_t attempt) const {
+  if (job.spec->host_network && PortsOf(job).count == 0) return true;
+  if (!NeedsAdmission(job, attempt)) return false;
+  MutexLock lock(mutex_);
+  return StateOf(job).tried_attempt != attempt;
+}
+
+Json KubeBackend::SampleOf(const JobRecord& job, int64_t attempt, int32_t size) const {
+  wiring::Context context = ContextOf(job);
+  context.attempt = attempt;
+  context.size = size;
+  return wiring::PodOf(job.ToApi(), job.uid, 0, context);
+}
+
+void KubeBackend::Perform(const Job& job, const control::Write& write, const core::TryPods& action,
+                          Done done) {
+  if (job->deleted) return done(Error{Code::kForbidden, "job " + write.key.ToString() + " is being deleted"});
+  if (const Result<PortRange> ports = AllocatePorts(*job); !ports.ok()) return done(ports.error());
+  if (!NeedsAdmission(*job, action.attempt)) return done(Revision{0});
+  client_.TryCreate(kPods, job->key.namespace_, SampleOf(*job, action.attempt, action.size),
+                    Guard([this, job, action, done = std::move(done)](const Result<Json>& result) {
+                      // Anything else, such as a webhook that supports no dry run, is left to the creation.
+                      const bool refused = !result.ok() && result.error().code == Code::kForbidden;
+                      if (refused) return done(result.error());
+                      {
+                        MutexLock lock(mutex_);
+                        StateOf(*job).tried_attempt = action.attempt;
+                      }
+                      Notify(job->key.ToString());
+                      done(Revision{0});
+                    }));
+}
+
 void KubeBackend::Perform(const Job& job, const control::Write& write, const core::PrepareGang& action,
                           Done done) {
   if (job->deleted) return done(Error{Code::kForbidden, "job " + write.key.ToString() + " is being deleted"});
@@ -298,12 +332,10 @@ void KubeBackend::Perform(const Job& job, const control::Write& write, const cor
       MarkText({action, context.gang, static_cast<int64_t>(objects.size()), authority, *ports});
   for (Json& object : objects) object["metadata"]["annotations"][kPreparedAnnotation] = mark;
   Json sample;
-  if (NeedsAdmission(*job, action.attempt)) {
-    context.size = action.size;
-    sample = wiring::PodOf(job->ToApi(), job->uid, 0, context);
-  } else {
+  if (NeedsAdmission(*job, action.attempt) && IsUntried(*job, action.attempt))
+    sample = SampleOf(*job, action.attempt, action.size);
+  else
     SetAdmitted(*job, action.attempt, true);
-  }
   std::make_shared<Preparation>(*this, job, action, std::move(objects), std::move(sample), std::move(done))
       ->Begin();
 }

@@ -55,6 +55,7 @@ std::optional<control::Snapshot> KubeBackend::Observe(const Key& key) const {
   if (!job->status.ended()) observed.preflight = PreflightOf(*job, queue);
   if (core::ReservesRoom(observed)) {
     observed.fit = FitOf(*job, observed);
+    observed.untried = IsUntried(*job, observed.status.ledger.attempt);
     bool plan = false;
     {
       MutexLock lock(mutex_);
@@ -68,12 +69,18 @@ std::optional<control::Snapshot> KubeBackend::Observe(const Key& key) const {
   JobState& state = StateOf(*job);
   observed.order = state.order;
   NoteSleeper(*job, gang, observed);
+  bool freed = false;
   if (!core::ReservesRoom(observed)) {
     waiting_.Remove(key.ToString(), capacity_);
     state.looked = true;
     state.wants_room = false;
+    // The cluster has another provider since it reserved them.
+    freed = GiveUpPlaces(state);
+    capacity_changed_ = capacity_changed_ || freed;
   }
   if (job->spec->job.in_place && state.report) observed.report = *state.report;
+  lock.Unlock();
+  if (freed) reflectors_.Wake();
   return snapshot;
 }
 

@@ -434,6 +434,12 @@ void Checker::CheckGangDecision(const core::Observed& o, const core::Decision& d
                 "I16", create->name + " does not avoid " + suspect.node);
     }
     if (const auto* prepare = std::get_if<core::PrepareGang>(&action)) {
+      const auto of_attempt = [&](const core::Pod& pod) { return pod.attempt == ledger.attempt; };
+      const bool drains =
+          o.prepared && (!o.strays.empty() || !std::all_of(o.pods.begin(), o.pods.end(), of_attempt));
+      Require(!core::ReservesRoom(o) || !o.fit.reserved.empty() || drains ||
+                  std::any_of(o.pods.begin(), o.pods.end(), of_attempt),
+              "I26", o.job.name + " waits for room, and its supporting objects are created");
       // A leader that crashes before its first status write leaves supporting objects without a ledger. The
       // next one need not see them when it decides on the size, and replaces them while there is no pod.
       const bool resized = o.prepared && o.prepared->attempt == prepare->attempt &&

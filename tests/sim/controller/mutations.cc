@@ -135,6 +135,16 @@ Decision WithdrawsWaitingGangs(const Observed& o, Time now) {
   return core::Decide(o, now);
 }
 
+Decision PreparesWaitingGangs(const Observed& o, Time now) {
+  Observed other = o;
+  other.provider = core::GangProvider::kScheduler;
+  Decision decision = core::Decide(other, now);
+  const bool prepares = std::any_of(
+      decision.actions.begin(), decision.actions.end(),
+      [](const core::Action& action) { return std::holds_alternative<core::PrepareGang>(action); });
+  return prepares ? decision : core::Decide(o, now);
+}
+
 Decision KeepsRefusedParts(const Observed& o, Time now) {
   Decision decision = core::Decide(o, now);
   if (decision.reason != "the gang is withdrawn" || !o.refusal) return decision;
@@ -356,6 +366,8 @@ const char* MutationName(Mutation mutation) {
       return "grows-ungranted";
     case Mutation::kIgnoresDefaultQueue:
       return "ignores-default-queue";
+    case Mutation::kPreparesWaitingGangs:
+      return "prepares-waiting-gangs";
   }
   return "?";
 }
@@ -411,6 +423,8 @@ Decider Mutate(Mutation mutation) {
       };
     case Mutation::kWithdrawsWaitingGangs:
       return WithdrawsWaitingGangs;
+    case Mutation::kPreparesWaitingGangs:
+      return PreparesWaitingGangs;
     case Mutation::kKeepsRefusedParts:
       return KeepsRefusedParts;
     case Mutation::kWithdrawsForSlowNodes:

@@ -71,9 +71,10 @@ enum class Mutation : int {
   kLeavesStranded,         // pods wait for a domain that has no room
   kGrowsUngranted,         // starts workers before Kueue has admitted the larger slice
   kIgnoresDefaultQueue,    // starts a job without a label as if its namespace had no queue
+  kPreparesWaitingGangs,   // creates the supporting objects of a gang that waits for room
 };
 // All but the first, which changes nothing.
-inline constexpr int kMutations = static_cast<int>(Mutation::kIgnoresDefaultQueue);
+inline constexpr int kMutations = static_cast<int>(Mutation::kPreparesWaitingGangs);
 const char* MutationName(Mutation mutation);
 
 using Decider = std::function<core::Decision(const core::Observed&, Time)>;

@@ -32,6 +32,7 @@ class Simulation {
         roles_(KeyedRandom(seed, 21)),
         preempt_(KeyedRandom(seed, 23)),
         topology_(KeyedRandom(seed, 26)),
+        must_try_(SplitMix64(KeyedRandom(seed, 30)).Chance(0.3)),
         rival_priority_(static_cast<int32_t>(SplitMix64(KeyedRandom(seed, 22)).Below(3)) - 1),
         third_priority_((rival_priority_ + 2 + static_cast<int32_t>(KeyedRandom(seed, 24) % 2)) % 3 - 1),
         mutation_(mutation),
@@ -126,6 +127,7 @@ class Simulation {
   SimBackend::Options BackendOptions(uint64_t seed) {
     SimBackend::Options options;
     options.seed = seed;
+    options.must_try = must_try_;
     options.priorities[kKeys[1]] = rival_priority_;
     options.priorities[kKeys[2]] = third_priority_;
     options.forgets_reservations = mutation_ == Mutation::kForgetsReservations;
@@ -447,6 +449,7 @@ class Simulation {
   SplitMix64 preempt_;   // which jobs preempt; the same
   SplitMix64 topology_;  // of the nodes and jobs; the same
   std::map<std::string, int32_t> room_in_;  // places in each rack
+  const bool must_try_;                     // whether pods are admitted is asked before they exist
   const int32_t rival_priority_;            // of the second job; the first one has 0
   const int32_t third_priority_;            // not the same as the second's
   const Mutation mutation_;

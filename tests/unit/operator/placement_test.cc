@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Gang placement: prepare, reserve, create, withdraw; and refusals, which prevent the creation of pods, and
+// Gang placement: create, release, withdraw; and refusals, which prevent the creation of pods, and
 // after which a gang is created gated and released together.
 #include <gtest/gtest.h>
 
@@ -13,20 +13,8 @@ namespace {
 
 const Refusal kQuotaRefusal = {RefusalKind::kQuota, "exceeded quota: gpus", kT0 - seconds(2), kT0};
 
-// Returns a gang of `size`, of which nothing exists yet, for which there is room for `room`.
-Observed WaitingWorld(int32_t size, int32_t room, bool native = false) {
-  Observed o = NewWorld(size);
-  o.job.in_place = native;
-  o.job.min = native ? 2 : size;
-  o.provider = GangProvider::kGate;
-  o.fit = {room, room < size ? "needs 8 x nvidia.com/gpu on 4 nodes; 2 nodes have room" : ""};
-  // Write the attempt, prepare, reserve the places.
-  for (int i = 0; i < 3; ++i) Obey(o, Decide(o, kT0), kT0);
-  return o;
-}
-
-// Returns such a gang after pods of it were refused and the cause is gone: all of its pods exist, gated, or
-// it waits.
+// Returns a WaitingWorld after pods of it were refused and the cause is gone: all of its pods exist, gated,
+// or it waits.
 Observed GatedWorld(int32_t size, int32_t room, bool native = false) {
   Observed o = WaitingWorld(size, room, native);
   o.refusal = kQuotaRefusal;
@@ -50,8 +38,6 @@ Observed CrowdedWorld(int32_t size) {
   o.pods[0].waiting_reason.clear();
   return o;
 }
-
-const Condition& ConditionOf(const Observed& o, ConditionType type) { return o.status.display.Of(type); }
 
 TEST(Gang, PodsAreCreatedAfterTheSupportingObjects) {
   Observed o = WaitingWorld(4, 4);
@@ -122,20 +108,6 @@ TEST(Gang, IsReleasedAsAWholeWhenThereIsRoom) {
   Settle(o, kT0);
   EXPECT_TRUE(o.status.ledger.placed);
   EXPECT_EQ(ConditionOf(o, ConditionType::kScheduled).reason, Reason::kAllPodsPlaced);
-}
-
-TEST(Gang, ReservesItsPlacesBeforeItsPodsExist) {
-  Observed o = NewWorld(3);
-  o.job.in_place = false;
-  o.provider = GangProvider::kGate;
-  o.fit = {3, ""};
-  for (int i = 0; i < 2; ++i) Obey(o, Decide(o, kT0), kT0);
-  const Decision first = Decide(o, kT0);
-  ASSERT_EQ(All<ReserveRoom>(first).size(), 1U);
-  EXPECT_EQ(All<ReserveRoom>(first)[0], (ReserveRoom{1, {0, 1, 2}}));
-  EXPECT_TRUE(All<CreatePod>(first).empty());
-  Obey(o, first, kT0);
-  EXPECT_EQ(All<CreatePod>(Decide(o, kT0)).size(), 3U);
 }
 
 TEST(Gang, WaitsWithoutPodsAndReportsWhatIsMissing) {
@@ -325,7 +297,7 @@ TEST(Gang, AnElasticJobStartsSmallerAfterTheTimeout) {
   EXPECT_FALSE(o.status.ledger.placed);
   const Time late = kT0 + o.job.gang_timeout;
   EXPECT_EQ(All<ReserveRoom>(Decide(o, late)), (std::vector<ReserveRoom>{{1, {0, 1}}}));
-  for (int i = 0; i < 2; ++i) Obey(o, Decide(o, late), late);  // reserve, create
+  for (int i = 0; i < 3; ++i) Obey(o, Decide(o, late), late);  // reserve, prepare, create
   EXPECT_EQ(o.pods.size(), 2U);
   o.fit.room = 0;
   Settle(o, late);

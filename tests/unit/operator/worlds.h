@@ -151,4 +151,20 @@ inline Decision Settle(Observed& o, Time now) {
   return decision;
 }
 
+// Returns a gang of `size`, of which no pod exists yet, for which there is room for `room`.
+inline Observed WaitingWorld(int32_t size, int32_t room, bool native = false) {
+  Observed o = NewWorld(size);
+  o.job.in_place = native;
+  o.job.min = native ? 2 : size;
+  o.provider = GangProvider::kGate;
+  o.fit = {room, room < size ? "needs 8 x nvidia.com/gpu on 4 nodes; 2 nodes have room" : ""};
+  // Write the attempt, reserve the places, prepare.
+  for (int i = 0; i < 3; ++i) Obey(o, Decide(o, kT0), kT0);
+  return o;
+}
+
+inline const Condition& ConditionOf(const Observed& o, ConditionType type) {
+  return o.status.display.Of(type);
+}
+
 }  // namespace ringmaster::core
