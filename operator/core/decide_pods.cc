@@ -241,12 +241,6 @@ RoomQueue::Standing StandingOf(const Observed& o) {
   return standing;
 }
 
-bool MayPreempt(const Observed& o) {
-  return o.job.preempt && !Draining(o) && std::none_of(o.pods.begin(), o.pods.end(), [&](const Pod& pod) {
-           return InGang(o.job, o.status.ledger, pod) && (pod.deleting() || pod.phase == PodPhase::kFailed);
-         });
-}
-
 bool MayReserve(const Ledger& ledger, int64_t attempt) {
   return attempt > 0 && ledger.attempt == attempt && ledger.outcome == Outcome::kNone && !ledger.suspended &&
          !ledger.stop_since;
@@ -454,6 +448,12 @@ bool AwaitsFirstRoom(const Observed& o, bool draining) {
                       [&](const Pod& pod) { return pod.attempt == o.status.ledger.attempt; });
 }
 
+// Whether to ask if the pods would be admitted. A leader that reported that they wait for room had asked.
+bool MustTry(const Observed& o) {
+  const Reason reported = o.status.display.Of(ConditionType::kScheduled).reason;
+  return o.untried && reported != Reason::kWaitingForCapacity && reported != Reason::kPreempting;
+}
+
 // Creates the supporting objects, then the missing pods that have room. The supporting objects do not wait
 // for old pods to end: the Service selects one attempt, and updating it early saves the cluster work for each
 // old pod that ends.
@@ -479,7 +479,7 @@ void Create(const Observed& o, const std::vector<int32_t>& absent, bool draining
     if (!o.preflight) requeue.By(refusal->retry_at);
     return;
   }
-  if (!prepared && awaits_room && o.untried) {
+  if (!prepared && awaits_room && MustTry(o)) {
     decision.actions.push_back(TryPods{ledger.attempt, target});
     return;
   }

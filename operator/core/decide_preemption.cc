@@ -4,14 +4,22 @@
 // gets it back.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
+#include "operator/core/decide.h"
 #include "operator/core/decide_steps.h"
 
 namespace ringmaster::core {
 
 std::string PreemptorText(const Preemption& preemption) {
   return fmt::format("{} (priority {}) needs room", preemption.by, preemption.by_priority);
+}
+
+bool MayPreempt(const Observed& o) {
+  return o.job.preempt && !Draining(o) && std::none_of(o.pods.begin(), o.pods.end(), [&](const Pod& pod) {
+           return InGang(o.job, o.status.ledger, pod) && (pod.deleting() || pod.phase == PodPhase::kFailed);
+         });
 }
 
 std::optional<Decision> CheckPreemption(const Observed& o, Time now) {

@@ -14,7 +14,7 @@ TEST(FirstRoom, ReservesItsPlacesBeforeItsPodsExist) {
   o.job.in_place = false;
   o.provider = GangProvider::kGate;
   o.fit = {3, ""};
-  for (int i = 0; i < 2; ++i) Obey(o, Decide(o, kT0), kT0);
+  Obey(o, Decide(o, kT0), kT0);
   const Decision first = Decide(o, kT0);
   ASSERT_EQ(All<ReserveRoom>(first).size(), 1U);
   EXPECT_EQ(All<ReserveRoom>(first)[0], (ReserveRoom{1, {0, 1, 2}}));
@@ -130,6 +130,11 @@ TEST(FirstRoom, ARefusalIsFoundWhileTheGangWaits) {
   EXPECT_FALSE(o.prepared.has_value());
   EXPECT_EQ(ConditionOf(o, ConditionType::kAdmitted).truth, Truth::kTrue);
   EXPECT_EQ(ConditionOf(o, ConditionType::kScheduled).reason, Reason::kWaitingForCapacity);
+  // The next leader need not ask again, and so loses no time to a gang that comes later.
+  o.untried = true;
+  EXPECT_TRUE(Decide(o, kT0 + seconds(4) + kDisplayInterval).actions.empty());
+  o.fit = {4, ""};
+  EXPECT_EQ(All<ReserveRoom>(Decide(o, kT0 + seconds(4) + kDisplayInterval)).size(), 1U);
 }
 
 }  // namespace
