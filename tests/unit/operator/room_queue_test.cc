@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/rng.h"
@@ -34,7 +35,7 @@ NodeFacts NodeWith(const std::string& name, int64_t gpus, const std::string& rac
   NodeFacts node;
   node.name = name;
   node.allocatable = {{kGpus, gpus}, {"pods", 100}};
-  node.labels["rack"] = rack;
+  node.labels = {{"node", name}, {"rack", rack}};
   return node;
 }
 
@@ -278,10 +279,33 @@ class RandomCluster {
     head_for_ = queue_.head() == head_ ? head_for_ + 1 : 0;
     head_ = queue_.head();
   }
-  // For how long the head has been the head.
+  // Another leader begins: it knows the pods that run, and the jobs that wait, in any order. It does not know
+  // which nodes the head's room was claimed on.
+  void ChangeLeader() {
+    Capacity capacity = NodesOf8(kNodes);
+    for (const auto& [at, pods] : running_)
+      for (const std::string& pod : pods)
+        capacity.SetPod(pod, {{kGpus, placed_.at(pod)}}, capacity_.DomainOf(pod, "node").value());
+    RoomQueue queue;
+    std::vector<std::string> jobs;
+    for (const auto& [job, wait] : waiting_) jobs.push_back(job);
+    while (!jobs.empty()) {
+      const size_t which = rng_.Below(jobs.size());
+      queue.Set(jobs[which], waiting_.at(jobs[which]), capacity);
+      jobs.erase(jobs.begin() + static_cast<std::ptrdiff_t>(which));
+    }
+    EXPECT_EQ(queue.head(), queue_.head());
+    EXPECT_EQ(queue.size(), queue_.size());
+    capacity_ = std::move(capacity);
+    queue_ = std::move(queue);
+    head_for_ = 0;
+    leaders_ += 1;
+  }
+  // For how long the head has been the head under this leader.
   int64_t head_for() const { return head_.empty() ? 0 : head_for_; }
   size_t waiting() const { return waiting_.size(); }
   int64_t started() const { return started_; }
+  int64_t leaders() const { return leaders_; }
 
  private:
   static constexpr int kNodes = 6;
@@ -317,7 +341,7 @@ class RandomCluster {
     int64_t used = 0;
     for (const auto& [at, pods] : running_)
       for (const std::string& pod : pods) {
-        EXPECT_NE(capacity_.ReservedFor(pod), nullptr);
+        EXPECT_TRUE(capacity_.DomainOf(pod, "node").has_value());
         used += placed_.at(pod);
       }
     EXPECT_LE(used, 8 * kNodes);
@@ -335,6 +359,7 @@ class RandomCluster {
   std::string head_;
   int64_t head_for_ = 0;
   int64_t started_ = 0;
+  int64_t leaders_ = 1;
 };
 
 // Whatever arrives: each head starts within the time of the longest job, so each gang starts after its
@@ -352,6 +377,57 @@ TEST(RoomQueue, LargeGangsDoNotStarve) {
       ASSERT_LE(cluster.head_for(), RandomCluster::kLongest + 1) << "seed " << seed << ", step " << i;
     }
     EXPECT_EQ(cluster.started(), 400) << "seed " << seed;
+  }
+}
+
+// Each leader has the same head. It claims the room from scratch, so the head may wait for other jobs than
+// before: it starts within the time of the longest job after the change.
+TEST(RoomQueue, AnotherLeaderHasTheSameHead) {
+  int64_t changes = 0;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    SplitMix64 rng(seed);
+    RandomCluster cluster(seed, /*mixed=*/seed % 10 == 0);
+    for (int i = 0; i < 400 || cluster.waiting() > 0; ++i) {
+      cluster.Step(i < 400);
+      ASSERT_LE(cluster.head_for(), RandomCluster::kLongest + 1) << "seed " << seed << ", step " << i;
+      if (i < 400 && rng.Chance(0.05)) cluster.ChangeLeader();
+    }
+    EXPECT_EQ(cluster.started(), 400) << "seed " << seed;
+    changes += cluster.leaders() - 1;
+  }
+  EXPECT_GT(changes, 600);
+}
+
+// The order of all, by priority, age and the shares of namespaces, is that of the jobs and pods that exist,
+// in whatever order a leader learns of them.
+TEST(RoomQueue, AnotherLeaderHasTheSameOrder) {
+  for (uint64_t seed = 1; seed <= 100; ++seed) {
+    SplitMix64 rng(seed);
+    const RoomQueue::FairShare shares{200, {{"a", 3}}};
+    std::map<std::string, int64_t> pods;
+    for (const char* space : {"a", "b", "c"})
+      pods[fmt::format("{}/runs", space)] = static_cast<int64_t>(rng.Below(9));
+    std::vector<std::pair<std::string, RoomQueue::Wait>> jobs;
+    for (int i = 0; i < 30; ++i) {
+      const std::string job = fmt::format("{}/{}", "abc"[rng.Below(3)], i);
+      const auto priority = static_cast<int32_t>(rng.Below(3));
+      jobs.emplace_back(
+          job, RoomQueue::Wait{GpuShape(1), 1, {}, Of(priority, static_cast<int64_t>(rng.Below(20)))});
+    }
+    const auto order = [&] {
+      Capacity capacity = NodesOf8(8);
+      int node = 0;
+      for (const auto& [pod, gpus] : pods) capacity.SetPod(pod, {{kGpus, gpus}}, fmt::format("n{}", node++));
+      RoomQueue queue(shares);
+      for (const auto& [job, wait] : jobs) queue.Set(job, wait, capacity);
+      Names found = Ready(queue, capacity);
+      EXPECT_EQ(found.size(), jobs.size());
+      EXPECT_EQ(queue.head(), found.front());
+      return found;
+    };
+    const Names first = order();
+    for (size_t i = jobs.size(); i > 1; --i) std::swap(jobs[i - 1], jobs[rng.Below(i)]);
+    EXPECT_EQ(order(), first) << "seed " << seed;
   }
 }
 
