@@ -3,6 +3,7 @@
 
 import json
 import unittest
+from datetime import datetime, timezone
 
 from rig import NAMESPACE, ROOT, STEADY, KubectlError, Rig, Cluster, job
 
@@ -241,6 +242,30 @@ class Life(unittest.TestCase):
         rig.wait_phase(second, "Running")  # all waiting jobs are decided again
         self.assertNotEqual(self.supporting(second), [])
         rig.wait_phase(third, "Running")  # the smaller one fits next to it
+
+    def test_another_leader_keeps_the_order_of_waiting_gangs(self):
+        """It decides the older gang first, though the younger one has the lesser name and room for it is free."""
+        rig, c = self.rig, self.cluster
+        eight = {"template": {"spec": {"containers": [{"name": "worker", "image": "registry.local/w:1", "resources": {
+            "limits": {"nvidia.com/gpu": 8}}}]}}}
+        spec = {"scheduling": {"gang": "gate", "timeoutSeconds": 1}}
+        runs = rig.apply(job("order-runs", replicas=3, workers=eight, spec=spec))
+        rig.wait_phase(runs, "Running")
+        older = rig.apply(job("order-z", replicas=3, workers=eight, spec=spec))
+        rig.wait_condition(older, "Scheduled", "False", "WaitingForCapacity")
+        created = rig.job(older)["metadata"]["creationTimestamp"]
+        c.wait(lambda: datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ") > created, "the next second")
+        younger = rig.apply(job("order-a", replicas=1, workers=eight, spec=spec))
+        kept = f"the room is kept for default/{older}, which comes first"
+        self.assertIn(kept, rig.wait_condition(younger, "Scheduled", "False", "WaitingForCapacity")["message"])
+        self.operator.stop()
+        type(self).operator = rig.start(**STEADY).wait_leading()
+        # A third one shows that the leader has decided all of them.
+        third = rig.apply(job("order-b", replicas=1, workers=eight, spec=spec))
+        self.assertIn(kept, rig.wait_condition(third, "Scheduled", "False", "WaitingForCapacity")["message"])
+        self.assertEqual(rig.pods(younger), [])
+        c.kubectl("delete", "tj", runs)
+        rig.wait_phase(older, "Running")
 
     def test_a_job_waits_for_its_priority_class(self):
         rig, c = self.rig, self.cluster

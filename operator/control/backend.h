@@ -51,6 +51,8 @@ class View {
   // Returns the revision up to which the view includes all objects of this kind that belong to this job.
   // Namespaces may be watched separately, so the revision differs between jobs.
   virtual Revision Seen(Kind kind, const Key& key) const = 0;
+  // Returns the jobs that are known. Of those that wait for room, the one whose turn is first comes first, by
+  // what is known without an observation: a new leader decides them in this order.
   virtual std::vector<Key> Keys() const = 0;
 };
 

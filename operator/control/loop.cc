@@ -125,7 +125,8 @@ Loop::Loop(Backend& backend, Controller::Options options)
 Loop::~Loop() { Stop(); }
 
 void Loop::Start() {
-  for (const Key& key : backend_.Keys()) mailbox_->Push(Changed{key});
+  // In their order: a job that is decided first may use room that a job before it in the line waits for.
+  for (const Key& key : backend_.Keys()) controller_.On(Changed{key, Now()}, Now());
   thread_ = std::thread([this] { Run(); });
 }
 

@@ -143,6 +143,8 @@ std::vector<Key> SimBackend::Keys() const {
   std::vector<Key> keys;
   for (const auto& [key, cached] : cache_)
     if (cached.job || !cached.pods.empty() || !cached.workloads.empty()) keys.push_back(key);
+  std::stable_sort(keys.begin(), keys.end(),
+                   [&](const Key& one, const Key& other) { return PriorityOf(one) > PriorityOf(other); });
   return keys;
 }
 

@@ -103,8 +103,21 @@ std::vector<Key> KubeBackend::Keys() const {
   for (const auto& pod : pods_.All())  // of jobs that are gone
     if (pod->own) names.insert(pod->own->owner->job);
   for (const auto& workload : workloads_.All()) names.insert(workload->job);
+  // As core::RoomQueue orders them, apart from the shares of their namespaces.
+  using Turn = std::tuple<bool, int64_t, Time, std::string>;
+  std::vector<Turn> turns;
+  for (const std::string& name : names) {
+    const Job job = jobs_.Get(name);
+    if (!job) {
+      turns.emplace_back(false, 0, Time{}, name);
+      continue;
+    }
+    const bool holds_part = !job->status.ledger.placed && !pods_.Group(name).empty();
+    turns.emplace_back(!holds_part, -int64_t{PriorityClassOf(*job).value}, job->created, name);
+  }
+  std::sort(turns.begin(), turns.end());
   std::vector<Key> keys;
-  for (const std::string& name : names) keys.push_back(Key::Parse(name));
+  for (const Turn& turn : turns) keys.push_back(Key::Parse(std::get<std::string>(turn)));
   return keys;
 }
 

@@ -229,7 +229,7 @@ class Simulation {
     };
     process->controller = std::make_unique<control::Controller>(process->view, std::move(options));
     process->backend.Subscribe([process](const Key& key) { process->changed.insert(key); });
-    for (size_t i = 0; i < jobs_; ++i) process->changed.insert(kKeys[i]);
+    for (const Key& key : process->backend.Keys()) process->controller->On(control::Changed{key}, Now());
   }
 
   void End(Process& process) {
