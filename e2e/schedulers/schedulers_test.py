@@ -239,6 +239,7 @@ class NativeTest(OnOneCluster, unittest.TestCase):
         self.submit("again")
         self.wait_running("again", NODES)
         self.cluster.pod_exit("default", self.rig.live("again")[0]["metadata"]["name"], 1)
+        self.assertEqual(spec["minResources"], {"cpu": "6", "nvidia.com/gpu": "32"})
         self.cluster.wait(lambda: self.rig.status("again")["attempt"] == 2 and self.rig.running("again", NODES),
                           "the second attempt runs")
         self.cluster.wait(lambda: [one["metadata"]["name"] for one in self.gangs.groups("again")] == ["again-2"],

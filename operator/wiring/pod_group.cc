@@ -29,7 +29,7 @@ Json Group(const std::string& api_version, const api::TrainingJob& job, const st
 }
 
 // Returns what the smallest gang requests in total. Volcano admits a group to its queue by it, and without it
-// every group at once.
+// every group at once. Coscheduling reserves no node for a group while the cluster lacks it.
 Json ResourcesOf(const api::TrainingJob& job, const std::string& job_uid, const Context& context) {
   // Pods of a role are alike, except that the first worker may have another template.
   std::map<std::pair<std::string, bool>, std::pair<int32_t, int64_t>> kinds;  // a rank, and how many
@@ -89,6 +89,8 @@ Json GroupOf(const api::TrainingJob& job, const std::string& job_uid, const Cont
       return Group("scheduling.volcano.sh/v1beta1", job, job_uid, context, std::move(spec));
     case Gang::kCoscheduling:
       spec = {{"minMember", context.size}, {"scheduleTimeoutSeconds", scheduling.timeoutSeconds}};
+      if (Json total = ResourcesOf(job, job_uid, context); !total.empty())
+        spec["minResources"] = std::move(total);
       return Group("scheduling.x-k8s.io/v1alpha1", job, job_uid, context, std::move(spec));
   }
   return {};
