@@ -499,3 +499,21 @@ class AutoNative(unittest.TestCase):
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)
+    def test_auto_leaves_a_scheduler_without_gangs(self):
+        """The first gang that is placed in part shows it. The next attempt, and jobs that come later, take the gate."""
+        self.start(gang_scheduler=False)
+        self.cluster.kubectl("cordon", "node-3")
+        self.rig.apply(job("torn", replicas=NODES, workers={"template": WHOLE_NODE}, spec={"scheduling": {"timeoutSeconds": 8}}))
+        self.cluster.wait(lambda: sum("nodeName" in pod["spec"] for pod in self.rig.live("torn")) == 3, "three are placed")
+        found = self.rig.wait_condition("torn", "Scheduled", "False", "GangTimeout")
+        self.assertIn("only 3/4 pods had a node: gangs are not enabled in the scheduler, so auto chooses another provider",
+                      found["message"])
+        self.rig.wait_condition("torn", "Scheduled", "False", "WaitingForCapacity")
+        self.assertEqual((self.rig.pods("torn"), self.rig.status("torn")["attempt"]), ([], 2))
+        self.cluster.kubectl("uncordon", "node-3")
+        self.cluster.wait(lambda: self.rig.running("torn", NODES), "the second attempt runs")
+        self.assertEqual((self.in_gang("torn"), self.gangs.groups("torn")), ({False}, []))
+        self.assertEqual(self.rig.status("torn")["attempt"], 2)
+        self.cluster.kubectl("delete", "tj", "torn", "--timeout=90s")
+        self.run_job("later", native=False)
+

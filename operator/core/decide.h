@@ -89,4 +89,9 @@ bool MayReserve(const Ledger& ledger, int64_t attempt);
 // The nodes that new pods may not use. Sorted.
 std::vector<std::string> ExcludedNodes(const Ledger& ledger, Time now);
 
+// ---- the same for GangProvider::kScheduler
+
+// Whether the scheduler has given nodes to a part of a gang that has not run yet, and leaves it at that.
+bool IsTorn(const Observed& observed, Time now);
+
 }  // namespace ringmaster::core

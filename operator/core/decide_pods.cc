@@ -142,20 +142,10 @@ Duration WithdrawalPause(const Job& job, int32_t withdrawals) {
   return pause / 2 + Duration(static_cast<int64_t>(rng.Uniform() * static_cast<double>(pause.count() / 2)));
 }
 
-// Returns a remark for a gang that has not run yet and has nodes for a part of its pods. A scheduler that
-// knows gangs leaves no such gang, and in Kubernetes nothing else shows whether the feature is enabled in it.
-std::string TornText(const Observed& o, const Placement& p) {
-  const bool placed = p.bound > static_cast<int32_t>(o.status.ledger.succeeded.size());
-  if (o.provider != GangProvider::kScheduler || o.status.ledger.ready_since || !placed) return {};
-  return fmt::format(
-      "; only {}/{} pods had a node: enable gangs in the scheduler, or set scheduling.gang to gate", p.bound,
-      p.wanted);
-}
-
 // Ends the attempt of a gang that has no nodes for all of its pods, and pauses. `event`, `why`: for people.
 Decision Withdraw(const Observed& o, const Placement& p, Time now, Reason event, const std::string& why) {
   Ledger next = o.status.ledger;
-  next.withdrawn_for = MissingText(o, p, now) + TornText(o, p);
+  next.withdrawn_for = MissingText(o, p, now) + TornText(o, p, now);
   next.withdrawals += 1;
   BeginAttempt(o, next, now);
   const Duration pause = WithdrawalPause(o.job, next.withdrawals);

@@ -139,4 +139,9 @@ std::optional<Decision> CheckPlacement(const Observed& observed, Time now, Reque
 // applies.
 Decision Converge(const Observed& observed, Time now, Requeue& requeue);
 
+// ---- torn_gang.cc: gangs that were placed in part
+
+// A remark about a gang that has not run yet and has nodes for a part of its pods; otherwise empty.
+std::string TornText(const Observed& observed, const Placement& placement, Time now);
+
 }  // namespace ringmaster::core

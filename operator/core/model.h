@@ -233,6 +233,9 @@ struct Observed {
   bool untried = false;
   GangProvider provider = GangProvider::kNone;
   Fit fit;                            // with kGate
+  // `auto` has chosen Kubernetes' own gangs, and their scheduler has not placed the gang of this attempt
+  // whole yet. If IsTorn, `auto` does not choose them again.
+  bool native_on_trial = false;
   std::optional<Preemption> preempt;  // another job asks for room of this one (core/preemption.h)
   bool preemptor_waits = false;       // the job that the ledger's preemption names still waits for room
   // Those nodes of its pods and suspects that are not ready, or gone. Sorted. nullopt: this backend does not

@@ -148,7 +148,7 @@ std::optional<wiring::Gang> ChooseGang(const GangChoice& choice, const GangApis&
   if (choice.max_pods <= 1) return wiring::Gang::kNone;
   if (choice.automatic != core::GangMode::kAuto)
     return ChooseGang({choice.automatic, choice.automatic, choice.max_pods}, apis);
-  if (TakesNative(apis)) return wiring::Gang::kNative;
+  if (TakesNative(apis) && !choice.native_tears) return wiring::Gang::kNative;
   return choice.volcano_runs && Served(apis, GangApi::kVolcano) ? wiring::Gang::kVolcano
                                                                 : wiring::Gang::kGate;
 }

@@ -49,13 +49,14 @@ struct GangChoice {
   core::GangMode automatic = core::GangMode::kAuto;  // what kAuto means
   int32_t max_pods = 1;
   bool volcano_runs = false;  // its scheduler, and no template names another one
+  bool native_tears = false;  // the scheduler has placed a native gang in part
 };
 
 // Returns what the job uses; nullopt: it requires an API that is not served. With kAuto, a gang of one pod
-// uses none, and others what `automatic` names. If that is kAuto, too: native PodGroups if they are served,
-// then Volcano if its scheduler runs, otherwise the gate. The API server serves native PodGroups only where a
-// cluster's administrator has enabled them, whereas the definition of another scheduler's PodGroup remains
-// when the scheduler is gone.
+// uses none, and others what `automatic` names. If that is kAuto, too: native PodGroups if they are served
+// and their scheduler is not known to place gangs in part, then Volcano if its scheduler runs, otherwise the
+// gate. The API server serves native PodGroups only where a cluster's administrator has enabled them, whereas
+// the definition of another scheduler's PodGroup remains when the scheduler is gone.
 std::optional<wiring::Gang> ChooseGang(const GangChoice& choice, const GangApis& apis);
 
 // Whether this provider can be used: it needs no API, or the API is served.

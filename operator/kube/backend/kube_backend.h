@@ -185,6 +185,7 @@ class KubeBackend final : public control::Backend {
     core::JobCounts counted;       // passed to on_counts
     int64_t refused_attempt = 0;   // the API server would not admit its pods; 0: none
     int64_t tried_attempt = 0;     // the API server would admit its pods; 0: not known of any
+    int64_t whole_attempt = 0;     // its gang has been placed whole; 0: none
     int64_t reserved_attempt = 0;
     std::vector<std::string> reserved;        // pods, by their names in capacity_
     core::RoomQueue::Standing standing;       // when its room was looked for the last time
@@ -307,6 +308,8 @@ class KubeBackend final : public control::Backend {
   class Preparation;
   class Release;
   class ReadThroughRequest;
+  // Notes what a withdrawal shows of the scheduler.
+  void JudgeNative(const Job& job, const core::Status& status);
   // Removes the finalizer of the pod with this uid.
   void Untrack(const std::string& space, const std::string& name, const std::string& uid,
                ApiClient::Done done);
@@ -467,6 +470,7 @@ class KubeBackend final : public control::Backend {
   std::set<std::string> failed_lists_ RM_GUARDED_BY(mutex_);  // of Kueue's kinds that could not be listed
   // A queue in which jobs wait, and these jobs with their Workloads.
   struct Queue {
+  bool native_tears_ RM_GUARDED_BY(mutex_) = false;         // the scheduler has placed a gang in part
     std::string space;
     std::string name;
     std::vector<std::pair<std::string, std::string>> waiting;

@@ -41,6 +41,7 @@ void KubeBackend::Perform(const Job& job, const control::Write& write, const cor
   if (!write.if_revision)
     return done(Error{Code::kConflict, "job " + write.key.ToString() + ": a status write needs a revision"});
   Count(job, action.status);
+  JudgeNative(job, action.status);
   const api::Status status = EncodeStatus(action.status, job->ToApi(), options_.clock);
   // The server takes everything except the status from the stored object. A patch costs it more: it encodes
   // and decodes the whole job first.

@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "operator/core/decide.h"
 #include "operator/kube/backend/kube_backend.h"
 #include "operator/kube/backend/resources.h"
 #include "operator/wiring/names.h"
@@ -103,6 +104,7 @@ void KubeBackend::OnDiscovered(GangApi api, const std::string& version) {
     gang_apis_[api] = version;
     if (before == version) return;
   }
+    if (api == GangApi::kNative) native_tears_ = false;  // other servers
   if (!before.empty()) {
     reflectors_.Retire(ResourceOf(api, before));
     groups_.at(api)->Clear();
@@ -126,12 +128,30 @@ bool KubeBackend::WaitsForApi() const {
 }
 
 // ---- Volcano's scheduler
+// ---- Kubernetes' scheduler
+//
+// An API server that serves gangs does not show whether the scheduler knows them. A scheduler that does not
+// places each pod alone, and the first gang that it leaves in part shows it.
+
+void KubeBackend::JudgeNative(const Job& job, const core::Status& status) {
+  if (status.ledger.withdrawals <= job->status.ledger.withdrawals) return;
+  const auto seen = Observe(job->key);
+  if (!seen || !seen->observed.native_on_trial || !core::IsTorn(seen->observed, Now())) return;
+  {
+    MutexLock lock(mutex_);
+    if (std::exchange(native_tears_, true)) return;
+  }
+  log::Warn("gang=native job={}: placed in part, so auto does not choose it any more", job->key.ToString());
+  reflectors_.Wake();  // whether Volcano runs matters now
+  for (const std::string& name : jobs_.Keys()) Notify(name);
+}
+
 //
 // Nothing in the API says whether a scheduler runs. Volcano's elects a leader with a Lease of its own name.
 
 bool KubeBackend::AsksForVolcano() const {
   return options_.gang == core::GangMode::kAuto && !ServedVersion(gang_apis_, GangApi::kVolcano).empty() &&
-         !TakesNative(gang_apis_);
+         (!TakesNative(gang_apis_) || native_tears_);
 }
 
 void KubeBackend::ReadVolcanoLease() {

@@ -70,6 +70,10 @@ std::optional<control::Snapshot> KubeBackend::Observe(const Key& key) const {
   observed.order = state.order;
   NoteSleeper(*job, gang, observed);
   bool freed = false;
+  if (observed.status.ledger.placed) state.whole_attempt = observed.status.ledger.attempt;
+  observed.native_on_trial = gang == wiring::Gang::kNative && observed.job.gang == core::GangMode::kAuto &&
+                             options_.gang == core::GangMode::kAuto &&
+                             state.whole_attempt != observed.status.ledger.attempt;
   if (!core::ReservesRoom(observed)) {
     waiting_.Remove(key.ToString(), capacity_);
     state.looked = true;
@@ -154,7 +158,8 @@ wiring::Gang KubeBackend::GangOf(const JobRecord& job) const {
 std::optional<wiring::Gang> KubeBackend::ChosenGang(const JobRecord& job) const {
   const core::Job& spec = job.spec->job;
   const bool volcano = volcano_runs_.value_or(false) && OtherScheduler(job, wiring::Gang::kVolcano).empty();
-  return ChooseGang({spec.gang, options_.gang, std::max(spec.max, spec.replicas), volcano}, gang_apis_);
+  return ChooseGang({spec.gang, options_.gang, std::max(spec.max, spec.replicas), volcano, native_tears_},
+                    gang_apis_);
 }
 
 std::string KubeBackend::OtherScheduler(const JobRecord& job, wiring::Gang gang) const {
@@ -255,6 +260,7 @@ std::optional<core::Refusal> KubeBackend::PreflightOf(const JobRecord& job, cons
     inputs += volcano_runs_.value_or(false) ? '+' : '-';
     const JobState& state = StateOf(job);
     if (state.preflight_inputs == inputs) return state.preflight;
+    inputs += native_tears_ ? '+' : '-';
   }
   core::RefusalKind kind = core::RefusalKind::kForbidden;
   std::optional<std::string> message = RefusalOf(job, queue, kind);

@@ -147,8 +147,9 @@ TEST(GangApisTest, ChoosesByModeAndServedApis) {
   GangApis early = volcano;
   early[GangApi::kNative] = "v1alpha2";
   const auto choose = [](GangMode mode, int32_t pods, const GangApis& apis,
-                         GangMode automatic = GangMode::kAuto, bool volcano_runs = false) {
-    return ChooseGang({mode, automatic, pods, volcano_runs}, apis);
+                         GangMode automatic = GangMode::kAuto, bool volcano_runs = false,
+                         bool native_tears = false) {
+    return ChooseGang({mode, automatic, pods, volcano_runs, native_tears}, apis);
   };
   EXPECT_EQ(choose(GangMode::kAuto, 8, none), Gang::kGate);
   EXPECT_EQ(choose(GangMode::kAuto, 8, volcano), Gang::kGate) << "its definition does not schedule pods";
@@ -156,6 +157,10 @@ TEST(GangApisTest, ChoosesByModeAndServedApis) {
   EXPECT_EQ(choose(GangMode::kAuto, 1, volcano, GangMode::kAuto, true), Gang::kNone);
   EXPECT_EQ(choose(GangMode::kAuto, 8, none, GangMode::kAuto, true), Gang::kGate);
   EXPECT_EQ(choose(GangMode::kAuto, 8, all, GangMode::kAuto, true), Gang::kNative);
+  EXPECT_EQ(choose(GangMode::kAuto, 8, all, GangMode::kAuto, true, true), Gang::kVolcano);
+  EXPECT_EQ(choose(GangMode::kAuto, 8, all, GangMode::kAuto, false, true), Gang::kGate);
+  EXPECT_EQ(choose(GangMode::kNative, 8, all, GangMode::kAuto, false, true), Gang::kNative);
+  EXPECT_EQ(choose(GangMode::kAuto, 8, all, GangMode::kNative, false, true), Gang::kNative);
   EXPECT_EQ(choose(GangMode::kAuto, 8, early), Gang::kGate) << "its scheduler may not know gangs";
   EXPECT_EQ(choose(GangMode::kAuto, 8, early, GangMode::kAuto, true), Gang::kVolcano);
   EXPECT_EQ(choose(GangMode::kAuto, 8, early, GangMode::kNative), Gang::kNative);

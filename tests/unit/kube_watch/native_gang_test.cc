@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Kubernetes' own gangs: which version of their API the operator uses, and how it changes immutable ones.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -193,6 +194,51 @@ TEST_F(NativeGang, OfAnUnknownVersionIsRefused) {
       refusal->message,
       "the API server serves scheduling.k8s.io/v1beta2, and of its gangs this operator knows v1alpha1 to "
       "v1beta1: upgrade the operator, or set spec.scheduling.gang to gate");
+}
+
+// Whether a gang that is withdrawn with these pods makes `auto` choose another provider.
+class TornGang : public NativeGang {
+ protected:
+  core::GangProvider NextProvider(const char* gang, bool second_has_a_node) {
+    StartWith({"v1", "v1beta1"}, "v1beta1", gang);
+    AttemptIs(1, 12);
+    EXPECT_TRUE(Write(core::PrepareGang{1, 2, 2}).ok());
+    for (int rank = 0; rank < 2; ++rank) {
+      const bool bound = rank == 0 || second_has_a_node;
+      Json pod = Json::parse(PodOnServer(fmt::format("a-1-{}", rank), R"({"containers": []})", 20 + rank));
+      pod["metadata"]["labels"]["ringmaster.dev/rank"] = std::to_string(rank);
+      if (bound) pod["spec"]["nodeName"] = "n";
+      pod["status"]["conditions"] = Json::array({{{"type", "PodScheduled"},
+                                                  {"status", bound ? "True" : "False"},
+                                                  {"reason", bound ? "" : "Unschedulable"},
+                                                  {"lastTransitionTime", "2020-01-01T00:00:00Z"}}});
+      Line("pods", "ADDED", pod.dump());
+    }
+    on_put_ = [](const HttpRequest&) -> Result<HttpResponse> {
+      return Response(200, R"({"metadata": {"resourceVersion": "30"}})");
+    };
+    core::SetStatus write;
+    write.status.ledger.attempt = 2;
+    write.status.ledger.withdrawals = 1;
+    EXPECT_TRUE(Write(write).ok());
+    AttemptIs(2, 30);
+    EXPECT_FALSE(backend_->Observe(kKey)->observed.preflight.has_value());
+    return backend_->Observe(kKey)->observed.provider;
+  }
+  void AttemptIs(int attempt, int revision) {
+    Json job = Json::parse(job_);
+    job["metadata"]["resourceVersion"] = std::to_string(revision);
+    job["status"] = {{"phase", "Pending"}, {"attempt", attempt}, {"ledger", {{"gangSize", 2}}}};
+    Line("trainingjobs", "MODIFIED", job.dump());
+  }
+};
+
+TEST_F(TornGang, LeavesAutoTheGate) { EXPECT_EQ(NextProvider("auto", false), core::GangProvider::kGate); }
+
+TEST_F(TornGang, ByNameStays) { EXPECT_EQ(NextProvider("native", false), core::GangProvider::kScheduler); }
+
+TEST_F(TornGang, IsNotOneThatIsWhole) {
+  EXPECT_EQ(NextProvider("auto", true), core::GangProvider::kScheduler);
 }
 
 TEST_F(NativeGang, OfAnUnknownVersionLeavesAutoTheGate) {

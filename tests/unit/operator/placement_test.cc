@@ -254,6 +254,32 @@ TEST(Gang, APartlyPlacedGangReleasesItsNodes) {
             std::string::npos);
 }
 
+// The same gang when `auto` has chosen the scheduler.
+TEST(Gang, AutoLeavesASchedulerThatPlacesAPart) {
+  Observed o = GatedWorld(2, 2);
+  o.provider = GangProvider::kScheduler;
+  o.native_on_trial = true;
+  for (Pod& pod : o.pods) pod.gated = false;
+  EXPECT_FALSE(IsTorn(o, kT0 + o.job.gang_timeout)) << "it holds nothing";
+  o.pods[0].node = "node";
+  o.pods[0].placed = kT0 + seconds(1);
+  o.pods[1].waiting_reason = "Unschedulable";
+  EXPECT_FALSE(IsTorn(o, kT0 + seconds(2))) << "it may be binding the others";
+  EXPECT_TRUE(IsTorn(o, kT0 + o.job.gang_timeout));
+  Observed whole = o;
+  whole.pods[1].node = "other";
+  whole.pods[1].placed = kT0 + seconds(1);
+  EXPECT_FALSE(IsTorn(whole, kT0 + o.job.gang_timeout));
+  Observed gate = o;
+  gate.provider = GangProvider::kGate;
+  EXPECT_FALSE(IsTorn(gate, kT0 + o.job.gang_timeout));
+  Settle(o, kT0 + o.job.gang_timeout);
+  EXPECT_NE(ConditionOf(o, ConditionType::kScheduled)
+                .message.find("only 1/2 pods had a node: gangs are not enabled in the scheduler, so auto"),
+            std::string::npos)
+      << ConditionOf(o, ConditionType::kScheduled).message;
+}
+
 // A gang of two of a scheduler, which says this of both pods.
 Observed Unschedulable(const std::string& message) {
   Observed o = GatedWorld(2, 2);
