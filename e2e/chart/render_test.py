@@ -134,7 +134,7 @@ class Render(unittest.TestCase):
                   if "rules" in o and o["metadata"]["name"].startswith("ringmaster-operator")]
         cluster_wide = rules(next(o for o in spread if o["kind"] == "ClusterRole")["rules"])
         self.assertEqual({resource for _, resource, _, _ in cluster_wide},
-                         {"nodes", "namespaces", "priorityclasses", "leases", "resourceflavors", "workloadpriorityclasses",
+                         {"nodes", "namespaces", "priorityclasses", "leases", "queues", "resourceflavors", "workloadpriorityclasses",
                           "resourceslices", "deviceclasses", "tokenreviews", "subjectaccessreviews"})
         for namespace in ("team-a", "team-b"):
             role = next(o for o in spread if o["metadata"].get("namespace") == namespace)

@@ -184,24 +184,47 @@ class VolcanoTest(OnOneCluster, unittest.TestCase):
         self.stays_unbound("huge", 3)
 
     def test_a_queue_that_does_not_exist(self):
-        """The job waits without any node, and runs when the queue is created."""
+        """Nothing is created, the condition says what to do, and the job runs when the queue is created."""
         self.submit("queued", workers=1, scheduling={"queue": "team-a"})
-        self.cluster.wait(lambda: len(self.rig.live("queued")) == 1, "the pod exists")
-        self.stays_unbound("queued", 5)
+        found = self.rig.wait_condition("queued", "Admitted", "False", "NoQueue")
+        self.assertEqual(found["message"], "Volcano has no queue team-a; create it, and the job continues by itself; or correct "
+                                           "scheduling.queue")
+        deadline = time.monotonic() + 5
+        while time.monotonic() < deadline:
+            self.assertEqual((self.rig.pods("queued"), self.gangs.groups("queued")), ([], []))
+            time.sleep(0.1)
         self.gangs.queue("team-a")
         self.wait_running("queued", 1)
         self.assertEqual(self.gangs.groups("queued")[0]["spec"]["queue"], "team-a")
+        self.rig.wait_condition("queued", "Admitted", "True")
 
     def test_a_topology(self):
         """Both workers need one rack, and only the second rack has two free nodes."""
-        for rack in ("rack-0", "rack-1"):
-            self.gangs.hyper_node(rack, "rack", {"rack": rack})
-            self.addCleanup(self.cluster.kubectl, "delete", "hypernode", rack)
+        self.make_racks()
         self.cluster.kubectl("cordon", "node-1")
         self.submit("near", workers=2, scheduling={"topology": {"required": "rack"}})
         self.wait_running("near", 2)
         self.assertEqual(self.gangs.groups("near")[0]["spec"]["networkTopology"]["mode"], "hard")
         self.assertEqual({pod["spec"]["nodeName"] for pod in self.rig.live("near")}, {"node-2", "node-3"})
+
+    def test_a_preferred_topology(self):
+        """Two workers get the rack that has room for both; three, which no rack has room for, run all the same."""
+        self.make_racks()
+        self.cluster.kubectl("cordon", "node-1")
+        self.submit("near", workers=2, scheduling={"topology": {"preferred": "rack"}})
+        self.wait_running("near", 2)
+        self.cluster.wait(lambda: self.gangs.groups("near")[0]["spec"]["networkTopology"] == {"mode": "soft", "highestTierAllowed": 1},
+                          "Volcano has replaced the name of the tier by its number")
+        self.assertEqual({pod["spec"]["nodeName"] for pod in self.rig.live("near")}, {"node-2", "node-3"})
+        self.finish("near")
+        self.submit("wide", workers=3, scheduling={"topology": {"preferred": "rack"}})
+        self.wait_running("wide", 3)
+        self.assertEqual(self.gangs.groups("wide")[0]["spec"]["networkTopology"]["mode"], "soft")
+
+    def make_racks(self):
+        for rack in ("rack-0", "rack-1"):
+            self.gangs.hyper_node(rack, "rack", {"rack": rack})
+            self.addCleanup(self.cluster.kubectl, "delete", "hypernode", rack)
 
 
 class CoschedulingTest(OnOneCluster, unittest.TestCase):
@@ -216,6 +239,7 @@ class CoschedulingTest(OnOneCluster, unittest.TestCase):
     def check_group(self, group):
         spec = group["spec"]
         self.assertEqual((spec["minMember"], spec["scheduleTimeoutSeconds"]), (NODES, 600))
+        self.assertEqual(spec["minResources"], {"cpu": "6", "nvidia.com/gpu": "32"})
 
 
 class NativeTest(OnOneCluster, unittest.TestCase):
@@ -239,7 +263,6 @@ class NativeTest(OnOneCluster, unittest.TestCase):
         self.submit("again")
         self.wait_running("again", NODES)
         self.cluster.pod_exit("default", self.rig.live("again")[0]["metadata"]["name"], 1)
-        self.assertEqual(spec["minResources"], {"cpu": "6", "nvidia.com/gpu": "32"})
         self.cluster.wait(lambda: self.rig.status("again")["attempt"] == 2 and self.rig.running("again", NODES),
                           "the second attempt runs")
         self.cluster.wait(lambda: [one["metadata"]["name"] for one in self.gangs.groups("again")] == ["again-2"],
@@ -487,18 +510,6 @@ class AutoNative(unittest.TestCase):
         found = self.rig.wait_condition("torn", "Scheduled", "False", "GangTimeout")
         self.assertIn("only 3/4 pods had a node: enable gangs in the scheduler", found["message"])
 
-    def test_a_scheduler_without_gangs(self):
-        self.check_a_scheduler_without_gangs("")
-
-    def test_a_scheduler_without_gangs_1_36(self):
-        self.check_a_scheduler_without_gangs("1.36")
-
-    def test_a_scheduler_without_gangs_1_35(self):
-        self.check_a_scheduler_without_gangs("1.35")
-
-
-if __name__ == "__main__":
-    unittest.main(verbosity=2)
     def test_auto_leaves_a_scheduler_without_gangs(self):
         """The first gang that is placed in part shows it. The next attempt, and jobs that come later, take the gate."""
         self.start(gang_scheduler=False)
@@ -517,3 +528,15 @@ if __name__ == "__main__":
         self.cluster.kubectl("delete", "tj", "torn", "--timeout=90s")
         self.run_job("later", native=False)
 
+    def test_a_scheduler_without_gangs(self):
+        self.check_a_scheduler_without_gangs("")
+
+    def test_a_scheduler_without_gangs_1_36(self):
+        self.check_a_scheduler_without_gangs("1.36")
+
+    def test_a_scheduler_without_gangs_1_35(self):
+        self.check_a_scheduler_without_gangs("1.35")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -201,6 +201,7 @@ enum class RefusalKind : uint8_t {
   kNoPriorityClass,  // the cluster does not have a PriorityClass of the job
   kNoTopologyLabel,  // no node has the label of scheduling.topology.required
   kOtherScheduler,   // a template names a scheduler that does not know the provider's gangs
+  kNoQueue,          // the provider does not have the queue of scheduling.queue
 };
 struct Refusal {
   RefusalKind kind = RefusalKind::kForbidden;
@@ -232,10 +233,10 @@ struct Observed {
   // Pods of this attempt may be refused for a reason that TryPods finds, and it has not succeeded yet.
   bool untried = false;
   GangProvider provider = GangProvider::kNone;
-  Fit fit;                            // with kGate
   // `auto` has chosen Kubernetes' own gangs, and their scheduler has not placed the gang of this attempt
   // whole yet. If IsTorn, `auto` does not choose them again.
   bool native_on_trial = false;
+  Fit fit;                            // with kGate
   std::optional<Preemption> preempt;  // another job asks for room of this one (core/preemption.h)
   bool preemptor_waits = false;       // the job that the ledger's preemption names still waits for room
   // Those nodes of its pods and suspects that are not ready, or gone. Sorted. nullopt: this backend does not

@@ -128,8 +128,10 @@ constexpr Row kRows[] = {
      "The job has the label `kueue.x-k8s.io/queue-name`, and the cluster does not have Kueue. Install it, or "
      "remove the label."},
     {Reason::kNoQueue, "NoQueue", "Admitted, Scheduled, Ready, Suspended",
-     "The namespace has no LocalQueue of the name in the label `kueue.x-k8s.io/queue-name`. Create it, or "
-     "correct the label."},
+     "The namespace has no LocalQueue of the name in the label `kueue.x-k8s.io/queue-name`, or Volcano has "
+     "no "
+     "queue of the name in `scheduling.queue`. Create it, and the job continues by itself; or correct the "
+     "name."},
     {Reason::kNoFlavor, "NoFlavor", "Admitted, Scheduled, Ready, Suspended",
      "Kueue admitted the job to a ResourceFlavor that does not exist. Create it."},
     {Reason::kPreempting, "Preempting", "Scheduled",

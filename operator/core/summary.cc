@@ -219,6 +219,8 @@ const char* Remedy(RefusalKind kind) {
       return "label the nodes, and the job continues by itself; or correct scheduling.topology.required";
     case RefusalKind::kOtherScheduler:
       return "remove schedulerName, or set scheduling.gang to gate";
+    case RefusalKind::kNoQueue:
+      return "create it, and the job continues by itself; or correct scheduling.queue";
   }
   return "";
 }
@@ -424,6 +426,8 @@ Reason ReasonOf(RefusalKind kind) {
       return Reason::kNoTopologyLabel;
     case RefusalKind::kOtherScheduler:
       return Reason::kOtherScheduler;
+    case RefusalKind::kNoQueue:
+      return Reason::kNoQueue;
   }
   return Reason::kUnknown;
 }

@@ -262,11 +262,14 @@ class KubeBackend final : public control::Backend {
   std::optional<core::PrepareGang> PreparedOf(const JobRecord& job) const;
   PortRange PortsOf(const JobRecord& job) const;
   // `queue`: of Kueue; empty: none.
-  std::optional<core::Refusal> PreflightOf(const JobRecord& job, const std::string& queue) const;
-  std::optional<std::string> RefusalOf(const JobRecord& job, const std::string& queue,
+  std::optional<core::Refusal> PreflightOf(const JobRecord& job, const std::string& queue,
+                                           wiring::Gang gang) const;
+  std::optional<std::string> RefusalOf(const JobRecord& job, const std::string& queue, wiring::Gang used,
                                        core::RefusalKind& kind) const;
   // Returns the first PriorityClass of the job that the cluster does not have; empty: it has all.
   std::string MissingPriorityClass(const JobRecord& job, const std::string& queue) const;
+  // Returns the queue of the job that Volcano is known not to have; empty: none.
+  std::string MissingQueue(const JobRecord& job, wiring::Gang gang) const;
   // Returns the PriorityClass of the job's workers, as the API server would choose it for their pods now.
   PriorityClassRecord PriorityClassOf(const JobRecord& job) const;
   // Sets which room others ask for, and who makes room for this job.
@@ -305,16 +308,17 @@ class KubeBackend final : public control::Backend {
                       uint64_t revision, const std::string& subresource,
                       std::function<std::optional<Json>(const Json&)> patch, Done done);
   void Count(const Job& job, const core::Status& status);
+  // Notes what a withdrawal shows of the scheduler.
+  void JudgeNative(const Job& job, const core::Status& status);
   class Preparation;
   class Release;
   class ReadThroughRequest;
-  // Notes what a withdrawal shows of the scheduler.
-  void JudgeNative(const Job& job, const core::Status& status);
   // Removes the finalizer of the pod with this uid.
   void Untrack(const std::string& space, const std::string& name, const std::string& uid,
                ApiClient::Done done);
   // Returns the pod to create. It keeps off the avoided nodes if other nodes have capacity.
   Json PodFor(const JobRecord& job, const core::CreatePod& action) const;
+  void Prepare(const Job& job, const core::PrepareGang& action, Done done);
   Result<PortRange> AllocatePorts(const JobRecord& job);
   // Whether the job of this name uses its ports: it exists and has not ended, or one of its pods still runs.
   bool UsesPorts(const std::string& job) const;
@@ -356,6 +360,11 @@ class KubeBackend final : public control::Backend {
   // Whether jobs may depend on whether Volcano's scheduler runs.
   bool AsksForVolcano() const RM_REQUIRES(mutex_);
   void ReadVolcanoLease();
+  // Reads whether Volcano has this queue, and notes it. true also if the API server does not say.
+  void ReadVolcanoQueue(const std::string& queue, std::function<void(bool exists)> done);
+  void NoteVolcanoQueue(const std::string& queue, bool exists);
+  // Reads those again that jobs wait for.
+  void ReadMissingQueues();
   // Notes whether the job has a group of coscheduling that waits for nodes.
   void NoteSleeper(const JobRecord& job, wiring::Gang gang, const core::Observed& observed) const
       RM_REQUIRES(mutex_);
@@ -461,16 +470,17 @@ class KubeBackend final : public control::Backend {
   GangApis gang_apis_ RM_GUARDED_BY(mutex_);
   std::set<GangApi> doubtful_ RM_GUARDED_BY(mutex_);        // the last answer was another version, or none
   std::string unknown_native_ RM_GUARDED_BY(mutex_);        // a version of native gangs that we cannot use
+  bool native_tears_ RM_GUARDED_BY(mutex_) = false;         // the scheduler has placed a gang in part
   std::optional<bool> volcano_runs_ RM_GUARDED_BY(mutex_);  // its scheduler; unset: not read yet
   LeaseView volcano_lease_ RM_GUARDED_BY(mutex_);
-  Time volcano_at_ RM_GUARDED_BY(mutex_) = Time::min();  // when to read it again
+  Time volcano_at_ RM_GUARDED_BY(mutex_) = Time::min();         // when to read it again
+  std::set<std::string> missing_queues_ RM_GUARDED_BY(mutex_);  // of Volcano, that jobs name
   mutable SleepingGroups sleeping_ RM_GUARDED_BY(mutex_);
   std::optional<bool> kueue_ RM_GUARDED_BY(mutex_);  // whether Kueue's API is served; unset: no answer yet
   bool kueue_doubtful_ RM_GUARDED_BY(mutex_) = false;
   std::set<std::string> failed_lists_ RM_GUARDED_BY(mutex_);  // of Kueue's kinds that could not be listed
   // A queue in which jobs wait, and these jobs with their Workloads.
   struct Queue {
-  bool native_tears_ RM_GUARDED_BY(mutex_) = false;         // the scheduler has placed a gang in part
     std::string space;
     std::string name;
     std::vector<std::pair<std::string, std::string>> waiting;

@@ -42,6 +42,7 @@ void KubeBackend::Discover() {
     });
   }
   DiscoverNative();
+  ReadMissingQueues();
 }
 
 void KubeBackend::DiscoverNative() {
@@ -103,8 +104,8 @@ void KubeBackend::OnDiscovered(GangApi api, const std::string& version) {
     doubtful_.erase(api);
     gang_apis_[api] = version;
     if (before == version) return;
-  }
     if (api == GangApi::kNative) native_tears_ = false;  // other servers
+  }
   if (!before.empty()) {
     reflectors_.Retire(ResourceOf(api, before));
     groups_.at(api)->Clear();
@@ -121,13 +122,12 @@ bool KubeBackend::WaitsForGangApi(const JobRecord& job) const {
 }
 
 bool KubeBackend::WaitsForApi() const {
-  if (WaitsForKueue()) return true;
+  if (WaitsForKueue() || !missing_queues_.empty()) return true;
   const auto jobs = jobs_.All();
   return std::any_of(jobs.begin(), jobs.end(),
                      [this](const Job& job) RM_REQUIRES(mutex_) { return WaitsForGangApi(*job); });
 }
 
-// ---- Volcano's scheduler
 // ---- Kubernetes' scheduler
 //
 // An API server that serves gangs does not show whether the scheduler knows them. A scheduler that does not
@@ -146,6 +146,7 @@ void KubeBackend::JudgeNative(const Job& job, const core::Status& status) {
   for (const std::string& name : jobs_.Keys()) Notify(name);
 }
 
+// ---- Volcano's scheduler
 //
 // Nothing in the API says whether a scheduler runs. Volcano's elects a leader with a Lease of its own name.
 
@@ -170,6 +171,55 @@ void KubeBackend::ReadVolcanoLease() {
                 log::Info("scheduler={} runs={}", options_.schedulers.volcano, runs);
                 for (const std::string& job : jobs_.Keys()) Notify(job);
               }));
+}
+
+// A pod of a queue that does not exist waits without a word from Volcano, so nothing is created for it. The
+// operator reads the queue before it creates the gang, and reads a missing one again until it exists.
+
+void KubeBackend::ReadVolcanoQueue(const std::string& queue, std::function<void(bool exists)> done) {
+  client_.Get(kVolcanoQueues, "", queue,
+              Guard([this, queue, done = std::move(done)](const Result<Json>& found) {
+                const bool missing = !found.ok() && found.error().code == Code::kNotFound;
+                if (!missing) {
+                  NoteVolcanoQueue(queue, true);
+                  return done(true);
+                }
+                // The server also says so of a collection that it does not serve.
+                client_.Raw("/apis/" + kVolcanoQueues.ApiVersion(),
+                            Guard([this, queue, done](const Result<Json>& api) {
+                              bool served = false;
+                              if (api.ok())
+                                for (const Json& item : json::Items(*api, "resources"))
+                                  served |= json::Text(item, "name") == kVolcanoQueues.plural;
+                              NoteVolcanoQueue(queue, !served);
+                              done(!served);
+                            }));
+              }));
+}
+
+void KubeBackend::NoteVolcanoQueue(const std::string& queue, bool exists) {
+  bool news = false;
+  {
+    MutexLock lock(mutex_);
+    news = exists ? missing_queues_.erase(queue) > 0 : missing_queues_.insert(queue).second;
+  }
+  if (!news) return;
+  if (!exists) DiscoverBy(Now() + kDiscoverWanted);
+  for (const Job& job : jobs_.All())
+    if (job->spec->job.gang_queue == queue) Notify(job->key.ToString());
+}
+
+void KubeBackend::ReadMissingQueues() {
+  std::set<std::string> named;
+  for (const Job& job : jobs_.All())
+    if (!job->status.ended()) named.insert(job->spec->job.gang_queue);
+  std::set<std::string> missing;
+  {
+    MutexLock lock(mutex_);
+    std::erase_if(missing_queues_, [&](const std::string& queue) { return !named.contains(queue); });
+    missing = missing_queues_;
+  }
+  for (const std::string& queue : missing) ReadVolcanoQueue(queue, [](bool) {});
 }
 
 // ---- coscheduling

@@ -321,6 +321,16 @@ void KubeBackend::Perform(const Job& job, const control::Write& write, const cor
 void KubeBackend::Perform(const Job& job, const control::Write& write, const core::PrepareGang& action,
                           Done done) {
   if (job->deleted) return done(Error{Code::kForbidden, "job " + write.key.ToString() + " is being deleted"});
+  const std::string& queue = job->spec->job.gang_queue;
+  if (queue.empty() || GangOf(*job) != wiring::Gang::kVolcano) return Prepare(job, action, std::move(done));
+  ReadVolcanoQueue(queue, [this, job, action, done = std::move(done)](bool exists) {
+    if (exists) return Prepare(job, action, done);
+    // The next decision sees the refusal (MissingQueue).
+    done(Error{Code::kConflict, "Volcano has no queue " + job->spec->job.gang_queue});
+  });
+}
+
+void KubeBackend::Prepare(const Job& job, const core::PrepareGang& action, Done done) {
   const Result<PortRange> ports = AllocatePorts(*job);
   if (!ports.ok()) return done(ports.error());
   wiring::Context context = ContextOf(*job);

@@ -52,7 +52,7 @@ std::optional<control::Snapshot> KubeBackend::Observe(const Key& key) const {
   const wiring::Gang gang = GangOf(*job);
   observed.provider = ProviderOf(gang);
   const std::string queue = observed.quota ? observed.quota->queue : "";
-  if (!job->status.ended()) observed.preflight = PreflightOf(*job, queue);
+  if (!job->status.ended()) observed.preflight = PreflightOf(*job, queue, gang);
   if (core::ReservesRoom(observed)) {
     observed.fit = FitOf(*job, observed);
     observed.untried = IsUntried(*job, observed.status.ledger.attempt);
@@ -245,25 +245,27 @@ std::optional<core::PrepareGang> KubeBackend::PreparedOf(const JobRecord& job) c
 
 // ---- preflight
 
-std::optional<core::Refusal> KubeBackend::PreflightOf(const JobRecord& job, const std::string& queue) const {
+std::optional<core::Refusal> KubeBackend::PreflightOf(const JobRecord& job, const std::string& queue,
+                                                      wiring::Gang gang) const {
   const auto space = namespaces_.Get(job.key.namespace_);
   const bool ending = space && space->ending;
   const std::string no_class = MissingPriorityClass(job, queue);
   const std::string no_topology = MissingTopology(job);
+  const std::string no_queue = MissingQueue(job, gang);
   std::string inputs;
   {
     MutexLock lock(mutex_);
-    inputs =
-        fmt::format("{}/{}/{}/{}/{}", job.spec->job.spec_generation, ending, no_class, no_topology, queue);
+    inputs = fmt::format("{}/{}/{}/{}/{}/{}", job.spec->job.spec_generation, ending, no_class, no_topology,
+                         queue, no_queue);
     for (const auto& [api, version] : gang_apis_) inputs += '/' + version;
     inputs += '/' + unknown_native_;
     inputs += volcano_runs_.value_or(false) ? '+' : '-';
+    inputs += native_tears_ ? '+' : '-';
     const JobState& state = StateOf(job);
     if (state.preflight_inputs == inputs) return state.preflight;
-    inputs += native_tears_ ? '+' : '-';
   }
   core::RefusalKind kind = core::RefusalKind::kForbidden;
-  std::optional<std::string> message = RefusalOf(job, queue, kind);
+  std::optional<std::string> message = RefusalOf(job, queue, gang, kind);
   MutexLock lock(mutex_);
   JobState& state = StateOf(job);
   state.preflight_inputs = inputs;
@@ -290,6 +292,12 @@ std::string KubeBackend::MissingPriorityClass(const JobRecord& job, const std::s
   return it == spec.other_priorities.end() ? "" : *it;
 }
 
+std::string KubeBackend::MissingQueue(const JobRecord& job, wiring::Gang gang) const {
+  MutexLock lock(mutex_);
+  const std::string& queue = job.spec->job.gang_queue;
+  return gang == wiring::Gang::kVolcano && missing_queues_.contains(queue) ? queue : std::string();
+}
+
 PriorityClassRecord KubeBackend::PriorityClassOf(const JobRecord& job) const {
   if (const std::string& name = job.spec->workers_priority; !name.empty()) {
     const auto known = priority_classes_.Get(name);
@@ -303,7 +311,7 @@ PriorityClassRecord KubeBackend::PriorityClassOf(const JobRecord& job) const {
 }
 
 std::optional<std::string> KubeBackend::RefusalOf(const JobRecord& job, const std::string& queue,
-                                                  core::RefusalKind& kind) const {
+                                                  wiring::Gang used, core::RefusalKind& kind) const {
   const auto space = namespaces_.Get(job.key.namespace_);
   if (space && space->ending) {
     kind = core::RefusalKind::kNamespaceEnding;
@@ -338,6 +346,10 @@ std::optional<std::string> KubeBackend::RefusalOf(const JobRecord& job, const st
       return "the operator's flag --gang names a scheduler whose PodGroup the API server does not serve";
     return fmt::format("spec.scheduling.gang is {} and the API server serves no such PodGroup",
                        job.ToApi().spec.scheduling.gang);
+  }
+  if (const std::string missing = MissingQueue(job, used); !missing.empty()) {
+    kind = core::RefusalKind::kNoQueue;
+    return "Volcano has no queue " + missing;
   }
   kind = core::RefusalKind::kOtherScheduler;
   std::string other = OtherScheduler(job, *gang);

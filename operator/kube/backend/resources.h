@@ -15,6 +15,7 @@ inline const Resource kPriorityClasses{"scheduling.k8s.io", "v1", "priorityclass
 inline const Resource kServices{"", "v1", "services"};
 inline const Resource kConfigMaps{"", "v1", "configmaps"};
 inline const Resource kLeases{"coordination.k8s.io", "v1", "leases"};
+inline const Resource kVolcanoQueues{"scheduling.volcano.sh", "v1beta1", "queues"};
 // Dynamic resource allocation.
 inline const Resource kDeviceClasses{"resource.k8s.io", "v1", "deviceclasses"};
 inline const Resource kResourceSlices{"resource.k8s.io", "v1", "resourceslices"};

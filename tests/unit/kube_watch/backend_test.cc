@@ -261,6 +261,70 @@ TEST_F(BackendTest, ASchedulerThatDoesNotKnowTheGangIsRefused) {
   EXPECT_FALSE(backend_->Observe(kKey)->observed.preflight.has_value());
 }
 
+// A job with a gang of Volcano in a queue.
+class VolcanoQueue : public BackendTest {
+ protected:
+  // Returns the answer to its PrepareGang. `queue`: to the request for the queue.
+  Result<control::Revision> Prepare(HttpResponse queue, const char* api) {
+    Json job = Json::parse(kJobOnServer);
+    job["spec"]["scheduling"] = {{"gang", "volcano"}, {"queue", "team-a"}};
+    job_ = job.dump();
+    groups_["scheduling.volcano.sh"] = true;
+    on_get_ = [this, queue, api](const HttpRequest& request) -> std::optional<HttpResponse> {
+      if (request.target.ends_with("/apis/scheduling.volcano.sh/v1beta1")) return Response(200, api);
+      if (!request.target.ends_with("/apis/scheduling.volcano.sh/v1beta1/queues/team-a")) return std::nullopt;
+      return exists_ ? Response(200, "{}") : queue;
+    };
+    on_post_ = [this](const HttpRequest&) -> Result<HttpResponse> {
+      ++created_;
+      return Response(201, R"({"metadata": {"resourceVersion": "11"}})");
+    };
+    KubeBackend::Options options;
+    options.context = [](const control::Key&) { return wiring::Context(); };
+    Start(std::move(options));
+    EXPECT_TRUE(Await([&] { return backend_->Synced(); }));
+    return Again();
+  }
+  Result<control::Revision> Again() {
+    auto done = std::make_shared<std::promise<Result<control::Revision>>>();
+    backend_->Execute({kKey, "u", core::PrepareGang{1, 2, 2}, control::Revision{7}},
+                      [done](Result<control::Revision> result) { done->set_value(std::move(result)); });
+    return done->get_future().get();
+  }
+  std::optional<core::Refusal> Preflight() { return backend_->Observe(kKey)->observed.preflight; }
+
+  std::atomic<bool> exists_{false};
+  std::atomic<int> created_{0};
+};
+
+constexpr const char* kBothServed = R"({"resources": [{"name": "podgroups"}, {"name": "queues"}]})";
+
+TEST_F(VolcanoQueue, ThatDoesNotExistIsAwaited) {
+  EXPECT_FALSE(Prepare(Response(404, R"({"reason": "NotFound"})"), kBothServed).ok());
+  EXPECT_EQ(created_, 0);
+  ASSERT_TRUE(Preflight().has_value());
+  EXPECT_EQ(Preflight()->kind, core::RefusalKind::kNoQueue);
+  EXPECT_EQ(Preflight()->message, "Volcano has no queue team-a");
+  exists_ = true;
+  // The operator asks again, at once after a watch that fails.
+  server_.End(server_.AwaitStreamOf("scheduling.volcano.sh"), Response(404, R"({"reason": "NotFound"})"));
+  ASSERT_TRUE(Await([&] { return !Preflight().has_value(); }));
+  EXPECT_TRUE(Again().ok());
+  EXPECT_GT(created_, 0);
+}
+
+TEST_F(VolcanoQueue, ThatTheOperatorMayNotReadIsTheSchedulersAffair) {
+  EXPECT_TRUE(Prepare(Response(403, R"({"reason": "Forbidden"})"), kBothServed).ok());
+  EXPECT_FALSE(Preflight().has_value());
+  EXPECT_GT(created_, 0);
+}
+
+TEST_F(VolcanoQueue, WithoutQueuesInTheApiIsTheSchedulersAffair) {
+  EXPECT_TRUE(Prepare(Response(404, "404 page not found"), R"({"resources": [{"name": "podgroups"}]})").ok());
+  EXPECT_FALSE(Preflight().has_value());
+  EXPECT_GT(created_, 0);
+}
+
 std::string PriorityClassOnServer(const std::string& name, int value, int revision) {
   return Json({{"metadata", {{"name", name}, {"resourceVersion", std::to_string(revision)}}},
                {"value", value}})
