@@ -59,6 +59,20 @@ void ReportReady(const Workload& w, bool ready, std::vector<Action>& actions) {
   actions.push_back(std::move(report));
 }
 
+// Returns what the user can do about Kueue's reason, which does not name it; empty: the quota may come.
+const char* RemedyOf(const std::string& waits_for) {
+  // Kueue does not repeat why.
+  if (waits_for.ends_with(" is inactive"))
+    return "; its condition Active names the cause, such as a ResourceFlavor or an AdmissionCheck that does "
+           "not exist, or a queue that was stopped";
+  if (waits_for.find("does not contain the requested level") != std::string::npos)
+    return "; correct the topology annotations (kueue.x-k8s.io/podset-...-topology) of the templates, or add "
+           "the level to the flavor's Topology";
+  if (waits_for.starts_with("Admission is gated by"))
+    return "; the job waits until its annotation kueue.x-k8s.io/admission-gated-by is removed";
+  return "";
+}
+
 }  // namespace
 
 bool HasStarted(const Ledger& ledger) { return ledger.attempt > 0 && !NotBegun(ledger) && !ledger.suspended; }
@@ -126,14 +140,8 @@ std::optional<QuotaHold> QuotaHoldOf(const Observed& o) {
       position.empty() ? "queue " + quota.queue : fmt::format("{} in queue {}", position, quota.queue);
   if (w->waits_for.empty())
     return QuotaHold{Reason::kQueued, (position.empty() ? "waiting in " : "waiting at ") + where};
-  // Kueue does not repeat why.
-  const bool inactive = w->waits_for.ends_with(" is inactive");
-  return QuotaHold{
-      Reason::kWaitingForQuota,
-      fmt::format("{}: {}{}", where, w->waits_for,
-                  inactive ? "; its condition Active names the cause, such as a ResourceFlavor or an "
-                             "AdmissionCheck that does not exist, or a queue that was stopped"
-                           : "")};
+  return QuotaHold{Reason::kWaitingForQuota,
+                   fmt::format("{}: {}{}", where, w->waits_for, RemedyOf(w->waits_for))};
 }
 
 Decision WatchRemote(const Observed& o, Time now) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // What Kueue's admission permits a job to do, and the job's answers. Internal to operator/core, except for
-// HeldByQuota. Pure functions.
+// HasStarted and HeldByQuota. Pure functions.
 #pragma once
 
 #include <optional>

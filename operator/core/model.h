@@ -191,10 +191,11 @@ struct Fit {
 enum class RefusalKind : uint8_t {
   kQuota,
   kPodSecurity,
-  kAdmission,  // a webhook or policy
-  kForbidden,  // the operator lacks a right
-  kInvalid,    // the object is invalid, for example because of workers.template
-  kNameTaken,  // another object has the name of a pod
+  kAdmission,     // a webhook or policy
+  kForbidden,     // the operator lacks a right
+  kInvalid,       // the object is invalid, for example because of workers.template
+  kInvalidLabel,  // Kueue does not know the value of a label of the job
+  kNameTaken,     // another object has the name of a pod
   kNamespaceEnding,
   kNoGangProvider,   // the cluster does not have the provider of scheduling.gang
   kNoHostPorts,      // all ports for hostNetwork are allocated

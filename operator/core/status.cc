@@ -101,8 +101,8 @@ constexpr Row kRows[] = {
     {Reason::kContainerNotCreated, "ContainerNotCreated", "Ready",
      "A container cannot be created, for example because a ConfigMap, Secret or volume is missing."},
     {Reason::kInvalid, "Invalid", "Admitted",
-     "The API server accepted the job, but its spec is invalid; running workers are not touched. Correct "
-     "the field that the message names."},
+     "The API server accepted the job, but its spec, or a label for Kueue, is invalid; running workers are "
+     "not touched. Correct the field or label that the message names."},
     {Reason::kNoHostPorts, "NoHostPorts", "Admitted",
      "Other jobs use all ports for `hostNetwork`. End some of them, or start the operator with a wider "
      "`--host-ports`; the operator retries automatically."},
@@ -114,8 +114,10 @@ constexpr Row kRows[] = {
     {Reason::kChiefSucceeded, "ChiefSucceeded", "Ready, Succeeded",
      "The chief ended with exit code 0. The other programs were stopped, and their exit codes do not count."},
     {Reason::kNoPriorityClass, "NoPriorityClass", "Admitted",
-     "The cluster has no PriorityClass of the name that `scheduling.priorityClassName` or a template gives. "
-     "Create it, and the job continues by itself; or correct the name."},
+     "The cluster has no PriorityClass of the name that `scheduling.priorityClassName` or a template gives, "
+     "or "
+     "no WorkloadPriorityClass of the name that the label `kueue.x-k8s.io/priority-class` gives. Create it, "
+     "and the job continues by itself; or correct the name."},
     {Reason::kWaitingForQuota, "WaitingForQuota", "Admitted, Scheduled, Ready, Suspended",
      "Kueue has not admitted the job; the message is Kueue's. It starts when its queue has quota for it."},
     {Reason::kEvicted, "Evicted", "Admitted, Scheduled, Ready, Suspended",

@@ -204,6 +204,8 @@ const char* Remedy(RefusalKind kind) {
       return "grant the operator the permissions of its ClusterRole";
     case RefusalKind::kInvalid:
       return "correct workers.template";
+    case RefusalKind::kInvalidLabel:
+      return "correct or remove the label, and the job continues by itself";
     case RefusalKind::kNameTaken:
       return "remove the object with this name, or rename the job";
     case RefusalKind::kNamespaceEnding:
@@ -412,6 +414,8 @@ Reason ReasonOf(RefusalKind kind) {
       return Reason::kForbidden;
     case RefusalKind::kInvalid:
       return Reason::kInvalidPod;
+    case RefusalKind::kInvalidLabel:
+      return Reason::kInvalid;
     case RefusalKind::kNameTaken:
       return Reason::kNameTaken;
     case RefusalKind::kNamespaceEnding:

@@ -38,6 +38,9 @@ constexpr std::pair<const char*, const char*> kTopologyAnnotations[] = {
 };
 constexpr const char* kUnconstrained = kTopologyAnnotations[2].first;
 
+constexpr std::string_view kAdmissionGates = "kueue.x-k8s.io/admission-gated-by";
+constexpr std::string_view kProvisioningPrefix = "provreq.kueue.x-k8s.io/";
+
 // The image of containers that get the operator's. Kueue's admission checks make PodTemplates of a Workload,
 // and the API server refuses one without an image; the name of the real one would change with the operator.
 constexpr const char* kWorkerImage = "ringmaster-worker";
@@ -87,6 +90,18 @@ int32_t RankOf(const api::TrainingJob& job, const std::string& set) {
 
 }  // namespace
 
+bool IsPassedOn(std::string_view annotation) {
+  return annotation == kAdmissionGates || annotation.starts_with(kProvisioningPrefix);
+}
+
+std::optional<int32_t> MaximumSeconds(std::string_view label) {
+  int32_t number = 0;
+  const char* const end = label.data() + label.size();
+  const auto [rest, error] = std::from_chars(label.data(), end, number);
+  if (error != std::errc() || rest != end || number <= 0) return std::nullopt;
+  return number;
+}
+
 std::string WorkloadName(const std::string& job, const std::string& job_uid, const std::string& replaces) {
   const std::string identity = replaces.empty() ? job_uid : job_uid + "/" + replaces;
   return job + "-" + HashHex(HashOf(identity)).substr(0, 5);
@@ -114,8 +129,10 @@ Json WorkloadOf(const api::TrainingJob& job, const std::string& job_uid, const W
   if (!inputs.class_name.empty())
     spec["priorityClassRef"] = {
         {"group", inputs.class_group}, {"kind", inputs.class_kind}, {"name", inputs.class_name}};
+  if (inputs.maximum_seconds > 0) spec["maximumExecutionTimeSeconds"] = inputs.maximum_seconds;
   workload["spec"] = std::move(spec);
-  metadata["annotations"] = {{kRenderedAnnotation, RenderedText(workload)}};
+  metadata["annotations"] = inputs.annotations;
+  metadata["annotations"][kRenderedAnnotation] = RenderedText(workload);
   if (inputs.slice) {
     metadata["annotations"][kElasticAnnotation] = "true";
     metadata["annotations"][kChainAnnotation] = inputs.chain.empty() ? name : inputs.chain;
@@ -143,7 +160,11 @@ std::string RenderedText(const Json& workload) {
     set.erase("count");
     set.erase("minCount");
   }
-  return HashHex(HashOf(DumpJson(spec)));
+  Json annotations = Json::object();
+  if (const Json* all = Find(workload, {"metadata", "annotations"}); all != nullptr)
+    for (const auto& [key, value] : all->items())
+      if (IsPassedOn(key)) annotations[key] = value;
+  return HashHex(HashOf(DumpJson(spec) + (annotations.empty() ? "" : DumpJson(annotations))));
 }
 
 void Admit(const Admission& admission, Json& pod) {

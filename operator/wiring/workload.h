@@ -5,7 +5,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "api/training_job.h"
@@ -18,6 +21,8 @@ namespace ringmaster::wiring {
 inline constexpr const char* kWorkloadVersion = "kueue.x-k8s.io/v1beta2";
 inline constexpr const char* kQueueNameLabel = "kueue.x-k8s.io/queue-name";
 inline constexpr const char* kWorkloadPriorityLabel = "kueue.x-k8s.io/priority-class";
+// For how many seconds Kueue lets the job be admitted, before it deactivates the Workload.
+inline constexpr const char* kMaximumTimeLabel = "kueue.x-k8s.io/max-exec-time-seconds";
 // Holds a Workload, and with it the quota, until the pods are gone.
 inline constexpr const char* kWorkloadFinalizer = "kueue.x-k8s.io/resource-in-use";
 // Kueue removes this gate when it gives the pod the node selector of its place in the assigned topology.
@@ -33,6 +38,8 @@ struct WorkloadInputs {
   std::string class_group;
   std::string class_kind;
   std::string class_name;
+  int32_t maximum_seconds = 0;                     // of kMaximumTimeLabel; 0: none
+  std::map<std::string, std::string> annotations;  // those of the job that IsPassedOn
   // As in core::MakeWorkload.
   bool slice = false;
   std::string replaces;
@@ -44,6 +51,12 @@ inline constexpr const char* kElasticAnnotation = "kueue.x-k8s.io/elastic-job"; 
 inline constexpr const char* kReplacesAnnotation =
     "kueue.x-k8s.io/workload-slice-replacement-for";  // namespace/name
 inline constexpr const char* kChainAnnotation = "kueue.x-k8s.io/workload-slice-name";
+
+// Whether the Workload has this annotation of its job: the gates of its admission, and the parameters of its
+// ProvisioningRequests.
+bool IsPassedOn(std::string_view annotation);
+// Returns the value of kMaximumTimeLabel. nullopt: Kueue knows no such value.
+std::optional<int32_t> MaximumSeconds(std::string_view label);
 
 // MultiKueue: the manager of a job that Kueue runs on another cluster, and the label or annotation there,
 // which has the name of the ready-made Workload.

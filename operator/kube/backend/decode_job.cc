@@ -128,6 +128,10 @@ std::shared_ptr<const JobRecord> DecodeJob(const Json& object, const Meta& meta,
   record->deleted = !json::Text(metadata, "deletionTimestamp").empty();
   record->queue = json::Text(labels, wiring::kQueueNameLabel);
   record->workload_priority = json::Text(labels, wiring::kWorkloadPriorityLabel);
+  record->maximum_time = json::Text(labels, wiring::kMaximumTimeLabel);
+  if (annotations.is_object())
+    for (const auto& [key, value] : annotations.items())
+      if (wiring::IsPassedOn(key) && value.is_string() && value != "") record->passed_on[key] = value;
   record->slices = json::Text(annotations, wiring::kElasticAnnotation) == "true";
   record->prebuilt = json::Text(annotations, wiring::kPrebuiltWorkload);
   if (record->prebuilt.empty()) record->prebuilt = json::Text(labels, wiring::kPrebuiltWorkload);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "operator/kube/wall_time.h"
 #include "operator/wiring/names.h"
 #include "operator/wiring/workload.h"
 
@@ -78,6 +79,25 @@ void Set(Json& conditions, const char* type, bool truth, const std::string& reas
     return;
   }
   conditions.push_back(std::move(next));
+}
+
+void Remove(Json& conditions, std::string_view type) {
+  Json kept = Json::array();
+  for (Json& condition : conditions)
+    if (json::Text(condition, "type") != type) kept.push_back(std::move(condition));
+  conditions = std::move(kept);
+}
+
+// Returns for how many seconds the Workload has been admitted, as Kueue counts towards its maximum time;
+// null: the time starts again, since it was used up and Kueue has deactivated the Workload.
+Json TimeUsed(const Json& object, const core::SetWorkloadStatus& change, const std::string& now) {
+  const Json& past = json::Child(json::Child(object, "status"), "accumulatedPastExecutionTimeSeconds");
+  if (change.message.find("maximum execution time") != std::string::npos) return nullptr;
+  const auto since = ParseWallTime(json::Text(ConditionOf(object, "Admitted"), "lastTransitionTime"));
+  const auto until = ParseWallTime(now);
+  if (!Holds(object, "Admitted") || !since.ok() || !until.ok()) return past;
+  const auto used = std::chrono::duration_cast<std::chrono::seconds>(*until - *since).count();
+  return (past.is_number_integer() ? past.get<int64_t>() : 0) + std::max<int64_t>(used, 0);
 }
 
 }  // namespace
@@ -192,9 +212,14 @@ Json StatusPatch(const Json& object, const core::SetWorkloadStatus& change, cons
     case Change::kClear: {
       // Kueue itself requeues what it has preempted; the others wait for a back-off, a check or a user.
       const bool requeued = change.reason == "Preempted" || change.reason == "NodeFailures";
+      // Kueue knows only this reason when a user activates the Workload again, and would deactivate it at
+      // once for a target that it has reached.
+      const bool deactivated = change.reason.starts_with("Deactivated");
+      if (deactivated) Remove(conditions, "DeactivationTarget");
+      status["accumulatedPastExecutionTimeSeconds"] = TimeUsed(object, change, now);
       set("QuotaReserved", false, "Pending", change.message);
       set("Admitted", false, "NoReservation", "The workload has no reservation");
-      set("Requeued", requeued, change.reason, change.message);
+      set("Requeued", requeued, deactivated ? "Deactivated" : change.reason, change.message);
       // Kueue never resets it, and counts the next start from here.
       if (!ConditionOf(object, "PodsReady").is_null())
         set("PodsReady", false, "WaitForStart", "no pod of the job exists");

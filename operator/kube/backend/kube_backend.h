@@ -270,6 +270,8 @@ class KubeBackend final : public control::Backend {
   std::string MissingPriorityClass(const JobRecord& job, const std::string& queue) const;
   // Returns the queue of the job that Volcano is known not to have; empty: none.
   std::string MissingQueue(const JobRecord& job, wiring::Gang gang) const;
+  // Returns what is wrong with the labels of a job that waits in a queue of Kueue; empty: nothing.
+  std::string BadLabel(const JobRecord& job, const std::string& queue) const;
   // Returns the PriorityClass of the job's workers, as the API server would choose it for their pods now.
   PriorityClassRecord PriorityClassOf(const JobRecord& job) const;
   // Sets which room others ask for, and who makes room for this job.

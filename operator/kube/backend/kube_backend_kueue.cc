@@ -169,6 +169,8 @@ wiring::WorkloadInputs KubeBackend::WorkloadInputsOf(const JobRecord& job) const
   wiring::WorkloadInputs inputs;
   inputs.queue = job.queue;
   inputs.pod_sets = core::PodSetsOf(job.Job());
+  inputs.maximum_seconds = wiring::MaximumSeconds(job.maximum_time).value_or(0);
+  inputs.annotations = job.passed_on;
   if (!job.workload_priority.empty()) {
     const auto known = workload_priorities_.Get(job.workload_priority);
     inputs.priority = known ? known->value : 0;
@@ -186,8 +188,10 @@ wiring::WorkloadInputs KubeBackend::WorkloadInputsOf(const JobRecord& job) const
 
 std::string KubeBackend::RenderedFor(const JobRecord& job) const {
   const wiring::WorkloadInputs inputs = WorkloadInputsOf(job);
-  const std::string key = fmt::format("{}/{}/{}/{}", job.spec->job.spec_generation, inputs.priority,
-                                      inputs.class_kind, inputs.class_name);
+  // Labels and annotations change without a new generation.
+  const std::string key =
+      fmt::format("{}/{}/{}/{}/{}/{}", job.spec->job.spec_generation, inputs.priority, inputs.class_kind,
+                  inputs.class_name, inputs.maximum_seconds, DumpJson(inputs.annotations));
   {
     MutexLock lock(mutex_);
     const JobState& state = StateOf(job);
@@ -329,11 +333,15 @@ void KubeBackend::Perform(const Job& job, const control::Write& write, const cor
         const Json& metadata = json::Child(found, "metadata");
         Json spec = workload["spec"];
         // A merge keeps what the patch does not name.
-        if (!spec.contains("priorityClassRef")) spec["priorityClassRef"] = nullptr;
+        for (const char* name : {"priorityClassRef", "maximumExecutionTimeSeconds"})
+          if (!spec.contains(name)) spec[name] = nullptr;
         Json annotations = workload["metadata"]["annotations"];
         for (const char* name :
              {wiring::kElasticAnnotation, wiring::kReplacesAnnotation, wiring::kChainAnnotation})
           if (!annotations.contains(name)) annotations[name] = nullptr;
+        if (const Json& before = json::Child(metadata, "annotations"); before.is_object())
+          for (const auto& [name, value] : before.items())
+            if (wiring::IsPassedOn(name) && !annotations.contains(name)) annotations[name] = nullptr;
         return Json{{"metadata",
                      {{"uid", metadata["uid"]},
                       {"resourceVersion", metadata["resourceVersion"]},

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -12,11 +13,13 @@
 #include "base/json.h"
 #include "base/mutex.h"
 #include "operator/core/decide.h"
+#include "operator/core/kueue_decide.h"
 #include "operator/kube/backend/gang_apis.h"
 #include "operator/kube/backend/kube_backend.h"
 #include "operator/kube/backend/prepared_mark.h"
 #include "operator/kube/backend/resources.h"
 #include "operator/wiring/names.h"
+#include "operator/wiring/workload.h"
 
 namespace ringmaster::kube {
 
@@ -252,11 +255,12 @@ std::optional<core::Refusal> KubeBackend::PreflightOf(const JobRecord& job, cons
   const std::string no_class = MissingPriorityClass(job, queue);
   const std::string no_topology = MissingTopology(job);
   const std::string no_queue = MissingQueue(job, gang);
+  const std::string bad_label = BadLabel(job, queue);
   std::string inputs;
   {
     MutexLock lock(mutex_);
-    inputs = fmt::format("{}/{}/{}/{}/{}/{}", job.spec->job.spec_generation, ending, no_class, no_topology,
-                         queue, no_queue);
+    inputs = fmt::format("{}/{}/{}/{}/{}/{}/{}", job.spec->job.spec_generation, ending, no_class, no_topology,
+                         queue, no_queue, bad_label);
     for (const auto& [api, version] : gang_apis_) inputs += '/' + version;
     inputs += '/' + unknown_native_;
     inputs += volcano_runs_.value_or(false) ? '+' : '-';
@@ -298,6 +302,14 @@ std::string KubeBackend::MissingQueue(const JobRecord& job, wiring::Gang gang) c
   return gang == wiring::Gang::kVolcano && missing_queues_.contains(queue) ? queue : std::string();
 }
 
+std::string KubeBackend::BadLabel(const JobRecord& job, const std::string& queue) const {
+  // One that runs has the time of its Workload.
+  if (queue.empty() || job.maximum_time.empty() || core::HasStarted(job.status.ledger)) return "";
+  if (wiring::MaximumSeconds(job.maximum_time)) return "";
+  return fmt::format("the label {} is {}, and Kueue needs a number of seconds from 1 to {}",
+                     wiring::kMaximumTimeLabel, job.maximum_time, std::numeric_limits<int32_t>::max());
+}
+
 PriorityClassRecord KubeBackend::PriorityClassOf(const JobRecord& job) const {
   if (const std::string& name = job.spec->workers_priority; !name.empty()) {
     const auto known = priority_classes_.Get(name);
@@ -321,6 +333,10 @@ std::optional<std::string> KubeBackend::RefusalOf(const JobRecord& job, const st
     kind = core::RefusalKind::kNoPriorityClass;
     return fmt::format("the cluster has no {} {}",
                        missing == job.workload_priority ? "WorkloadPriorityClass" : "PriorityClass", missing);
+  }
+  if (std::string bad = BadLabel(job, queue); !bad.empty()) {
+    kind = core::RefusalKind::kInvalidLabel;
+    return bad;
   }
   if (std::string missing = MissingTopology(job); !missing.empty()) {
     kind = core::RefusalKind::kNoTopologyLabel;

@@ -45,11 +45,13 @@ struct JobRecord {
   std::shared_ptr<const JobSpec> spec;
   core::Status status;
   // Labels and annotations: they change without a new generation. Empty: none.
-  std::string queue;              // of Kueue
-  std::string workload_priority;  // the WorkloadPriorityClass
-  std::string prebuilt;           // the Workload that MultiKueue has made for it
-  bool remote = false;            // MultiKueue runs it on another cluster
-  bool slices = false;            // an annotation asks Kueue to let it grow
+  std::string queue;                             // of Kueue
+  std::string workload_priority;                 // the WorkloadPriorityClass
+  std::string maximum_time;                      // wiring::kMaximumTimeLabel, as the user wrote it
+  std::map<std::string, std::string> passed_on;  // annotations that the Workload has, too
+  std::string prebuilt;                          // the Workload that MultiKueue has made for it
+  bool remote = false;                           // MultiKueue runs it on another cluster
+  bool slices = false;                           // an annotation asks Kueue to let it grow
 
   core::Job Job() const {
     core::Job job = spec->job;

@@ -468,6 +468,27 @@ TEST(DecodeJobTest, ValidInvalidAndForeignJobs) {
   EXPECT_EQ(decode(job), nullptr);
 }
 
+// They change without a new generation.
+TEST(DecodeJobTest, KeepsWhatItsWorkloadHas) {
+  Json job = {{"metadata",
+               {{"name", "gpt"},
+                {"namespace", "ml"},
+                {"uid", "u"},
+                {"labels", {{"kueue.x-k8s.io/max-exec-time-seconds", "60"}}},
+                {"annotations",
+                 {{"kueue.x-k8s.io/admission-gated-by", "example.com/budget"},
+                  {"provreq.kueue.x-k8s.io/zone", "a"},
+                  {"other", "x"}}}}},
+              {"spec", {{"framework", "pytorch"}}}};
+  const auto decode = [&] { return DecodeJob(job, ReadMeta(job), nullptr, kClock, kNow); };
+  EXPECT_EQ(decode()->maximum_time, "60");
+  EXPECT_EQ(decode()->passed_on,
+            (std::map<std::string, std::string>{{"kueue.x-k8s.io/admission-gated-by", "example.com/budget"},
+                                                {"provreq.kueue.x-k8s.io/zone", "a"}}));
+  job["metadata"]["annotations"] = {{"kueue.x-k8s.io/admission-gated-by", ""}};
+  EXPECT_TRUE(decode()->passed_on.empty()) << "an empty one is none";
+}
+
 TEST(DecodeJobTest, TheOperatorsFlagIsForJobsThatPreemptNothing) {
   const auto autoscaled = [](const Json& scheduling, bool flag) {
     const Json job = {

@@ -185,6 +185,43 @@ TEST(StatusPatch, RequeuesByTheReasonOfTheEviction) {
   EXPECT_EQ(requeued("Deactivated"), "False");
 }
 
+// Kueue subtracts it from the maximum execution time of the next admission.
+TEST(StatusPatch, CountsTheTimeOfAnAdmission) {
+  constexpr const char* kUsed = "accumulatedPastExecutionTimeSeconds";
+  Json object = AdmittedWorkload();
+  object["status"]["conditions"][1] = ConditionText("Admitted", "True", "Admitted");
+  core::SetWorkloadStatus clear = ChangeOf(Change::kClear);
+  const auto patched = [&] { return StatusPatch(object, clear, "2026-11-25T10:01:30Z")["status"][kUsed]; };
+  EXPECT_EQ(patched(), 90);
+  object["status"][kUsed] = 60;
+  EXPECT_EQ(patched(), 150);
+  object["status"]["conditions"][1]["status"] = "False";
+  EXPECT_EQ(patched(), 60) << "its quota was reserved, and an admission check was pending";
+  object["status"]["conditions"][1]["status"] = "True";
+  clear.reason = "Deactivated";
+  clear.message = "The workload is deactivated due to exceeding the maximum execution time";
+  EXPECT_TRUE(patched().is_null()) << "one that is activated again has the whole time";
+}
+
+// Kueue looks for this reason when a user activates the Workload again.
+TEST(StatusPatch, OneThatKueueDeactivatedCanBeActivatedAgain) {
+  Json object = AdmittedWorkload();
+  object["status"]["conditions"].push_back(ConditionText("DeactivationTarget", "True", "x"));
+  core::SetWorkloadStatus clear = ChangeOf(Change::kClear);
+  const auto reasons = [&] {
+    std::map<std::string, std::string> found;
+    const Json patch = StatusPatch(object, clear, "2026-11-25T12:00:00Z");
+    for (const Json& condition : patch["status"]["conditions"])
+      found[condition["type"]] = condition["reason"];
+    return found;
+  };
+  EXPECT_TRUE(reasons().contains("DeactivationTarget")) << "it was preempted, and Kueue deactivates it next";
+  clear.reason = "DeactivatedDueToRequeuingLimitExceeded";
+  EXPECT_FALSE(reasons().contains("DeactivationTarget"));
+  EXPECT_EQ(reasons()["Requeued"], "Deactivated");
+  EXPECT_EQ(reasons()["QuotaReserved"], "Pending");
+}
+
 TEST(StatusPatch, KeepsTheConditionsOfOthersAndTheirTimes) {
   Json object = AdmittedWorkload();
   object["status"]["conditions"].push_back(ConditionText("PodsReady", "False", "WaitForStart"));

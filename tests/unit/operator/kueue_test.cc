@@ -92,6 +92,30 @@ TEST(Kueue, WhatDoesNotExistIsNamedWithARemedy) {
   EXPECT_EQ(admitted("ClusterQueue gpus is inactive").message,
             "queue queue: ClusterQueue gpus is inactive; its condition Active names the cause, such as a "
             "ResourceFlavor or an AdmissionCheck that does not exist, or a queue that was stopped");
+  const std::string level =
+      "couldn't assign flavors to pod set worker: Flavor \"racks\" does not contain the requested level";
+  EXPECT_EQ(
+      admitted(level).message,
+      "queue queue: " + level +
+          "; correct the topology annotations (kueue.x-k8s.io/podset-...-topology) of the templates, or "
+          "add the level to the flavor's Topology");
+  EXPECT_EQ(admitted("Admission is gated by: example.com/budget").message,
+            "queue queue: Admission is gated by: example.com/budget; the job waits until its "
+            "annotation kueue.x-k8s.io/admission-gated-by is removed");
+}
+
+TEST(Kueue, AnInvalidLabelCreatesNothing) {
+  Observed o = NewQueued();
+  o.preflight = Refusal{RefusalKind::kInvalidLabel, "the label x is soon", kT0, kT0};
+  const Decision decision = Decide(o, kT0);
+  EXPECT_TRUE(All<MakeWorkload>(decision).empty() && All<CreatePod>(decision).empty()) << ToString(decision);
+  const Condition admitted = Of(decision, ConditionType::kAdmitted);
+  EXPECT_EQ(admitted.reason, Reason::kInvalid);
+  EXPECT_EQ(admitted.message,
+            "the label x is soon; correct or remove the label, and the job continues by itself");
+  EXPECT_EQ(Of(decision, ConditionType::kStalled).reason, Reason::kInvalid);
+  o.preflight.reset();
+  EXPECT_EQ(All<MakeWorkload>(Decide(o, kT0)).size(), 1U);
 }
 
 TEST(Kueue, AFlavorThatDoesNotExistStartsNothing) {

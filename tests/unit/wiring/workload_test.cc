@@ -116,6 +116,38 @@ TEST(Workload, TheHashIgnoresQueueAndCounts) {
   EXPECT_NE(RenderedText(WorkloadOf(job, "job-uid", other)), before);
 }
 
+// Labels and annotations of the job, as Kueue's own kinds have them.
+TEST(Workload, HasTheMaximumTimeAndTheGatesOfItsJob) {
+  const api::TrainingJob job = Load(kJob);
+  const Json plain = WorkloadOf(job, "job-uid", Inputs());
+  EXPECT_FALSE(plain["spec"].contains("maximumExecutionTimeSeconds"));
+  WorkloadInputs inputs = Inputs();
+  inputs.maximum_seconds = 60;
+  Json workload = WorkloadOf(job, "job-uid", inputs);
+  EXPECT_EQ(workload["spec"]["maximumExecutionTimeSeconds"], 60);
+  EXPECT_NE(RenderedText(workload), RenderedText(plain)) << "a Workload that waits is rendered again";
+  for (const char* name : {"kueue.x-k8s.io/admission-gated-by", "provreq.kueue.x-k8s.io/zone"}) {
+    EXPECT_TRUE(IsPassedOn(name));
+    inputs = Inputs();
+    inputs.annotations[name] = "a";
+    workload = WorkloadOf(job, "job-uid", inputs);
+    const Json& annotations = workload["metadata"]["annotations"];
+    EXPECT_EQ(annotations[name], "a");
+    EXPECT_EQ(annotations[kRenderedAnnotation], RenderedText(workload));
+    EXPECT_NE(RenderedText(workload), RenderedText(plain));
+    inputs.annotations[name] = "b";
+    EXPECT_NE(RenderedText(WorkloadOf(job, "job-uid", inputs)), RenderedText(workload));
+  }
+  EXPECT_FALSE(IsPassedOn(kQueueNameLabel) || IsPassedOn("other"));
+}
+
+TEST(Workload, AMaximumTimeIsAPositiveNumberOfSeconds) {
+  EXPECT_EQ(MaximumSeconds("1"), 1);
+  EXPECT_EQ(MaximumSeconds("2147483647"), 2147483647);
+  for (const char* bad : {"", "0", "-1", "2147483648", "60s", "1.5", " 1", "soon"})
+    EXPECT_EQ(MaximumSeconds(bad), std::nullopt) << bad;
+}
+
 TEST(Workload, AsksForTheTopologyOfTheAnnotations) {
   api::TrainingJob job = Load(kJob);
   const std::string before = RenderedText(WorkloadOf(job, "job-uid", Inputs()));
