@@ -475,7 +475,10 @@ class WithKueue(unittest.TestCase):
         self.rig.apply(queued("held", "gate", replicas=8, spec=gate))
         self.wait(lambda: self.rig.running("fills", 24), "the first job runs")
         self.rig.wait_condition("admitted", "Scheduled", "False", "WaitingForCapacity")
-        self.assertEqual(self.rig.pods("admitted") + self.rig.pods("held"), [])
+        # Neither has an object but its Workload.
+        owned = [(kind, one["metadata"]["name"]) for kind in ("pods", "services", "configmaps") for one in self.cluster.get(kind)
+                 if one["metadata"].get("labels", {}).get("ringmaster.dev/job") in ("admitted", "held")]
+        self.assertEqual(owned, [])
         # The eight free GPUs are no claim of the job that Kueue holds.
         self.rig.apply(job("free", replicas=4, spec=gate))
         self.rig.wait_condition("held", "Admitted", "False")
