@@ -394,6 +394,7 @@ Result<Revision> SimBackend::Reserve(const control::Write& write, const core::Re
   for (const std::string& id : ids(cached.reserved_attempt, cached.reserved))
     if (std::find(wanted.begin(), wanted.end(), id) == wanted.end()) capacity_.Unreserve(id);
   cached.reserved_attempt = action.attempt;
+  cached.reserved_uid = write.job_uid;
   cached.reserved = action.ranks;
   if (options_.forgets_reservations || world_.nodes().empty()) return Revision{0};
   bool reserved = false;
@@ -422,7 +423,9 @@ Result<Revision> SimBackend::Reserve(const control::Write& write, const core::Re
 }
 
 void SimBackend::CheckReservation(const Key& key, Cached& cached) {
-  if (cached.job && core::MayReserve(cached.job->status.ledger, cached.reserved_attempt)) return;
+  if (cached.job && cached.job->job.uid == cached.reserved_uid &&
+      core::MayReserve(cached.job->status.ledger, cached.reserved_attempt))
+    return;
   if (!options_.keeps_reservations)
     for (const int32_t rank : cached.reserved)
       capacity_.Unreserve(PodId(key, core::PodName(key.name, cached.reserved_attempt, rank)));
@@ -433,7 +436,10 @@ void SimBackend::CheckReservation(const Key& key, Cached& cached) {
 void SimBackend::ReadNow(const Key& key) {
   Cached& cached = cache_[key];
   const JobTruth* truth = world_.Find(key);
-  if (!cached.job || truth == nullptr || truth->job.uid != cached.job->job.uid) cached.order.reset();
+  if (!cached.job || truth == nullptr || truth->job.uid != cached.job->job.uid) {
+    cached.order.reset();
+    cached.tried_attempt = 0;
+  }
   cached.job.reset();
   cached.floor[0] = world_.revision(Kind::kJob);
   cached.floor[1] = world_.revision(Kind::kPod);

@@ -82,6 +82,7 @@ class SimBackend final : public control::Backend {
     std::optional<core::SetGang> order;
     // The places that this process has reserved.
     int64_t reserved_attempt = 0;
+    std::string reserved_uid;  // of the job: another one with its name has other needs
     std::vector<int32_t> reserved;
     mutable core::RoomQueue::Standing standing;  // when its room was looked for the last time
     mutable bool looked = false;                 // for its room, by this process
