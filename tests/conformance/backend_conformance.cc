@@ -15,7 +15,11 @@ using core::PodPhase;
 
 void BackendConformance::SetUp() {
   harness_ = GetParam()();
-  key_ = harness_->Submit("job");
+  Use(harness_->Submit("job"));
+}
+
+void BackendConformance::Use(const control::Key& key) {
+  key_ = key;
   ASSERT_TRUE(harness_->Await([&] { return backend().Observe(key_).has_value(); }));
   uid_ = backend().Observe(key_)->observed.job.uid;
 }
@@ -332,6 +336,9 @@ TEST_P(BackendConformance, ADeletedSupportingObjectIsDetectedAndRecreated) {
 
 TEST_P(BackendConformance, AGatedPodWaitsForItsRelease) {
   if (!harness_->HasGates()) GTEST_SKIP() << "this backend has no scheduling gates";
+  harness_->DeleteJob(key_);
+  ASSERT_TRUE(harness_->Await([&] { return !backend().Observe(key_).has_value(); }));
+  Use(harness_->SubmitForGate("job"));
   core::SetStatus set;
   set.status.ledger.attempt = 1;
   ASSERT_TRUE(Write(set, backend().Observe(key_)->job_revision).ok());

@@ -30,6 +30,8 @@ class Harness {
   virtual control::Backend& backend() = 0;
   // A job that no controller touches.
   virtual control::Key Submit(const std::string& name) = 0;
+  // The same with the operator's gate: only such a job keeps reserved places. REQUIRES: HasGates().
+  virtual control::Key SubmitForGate(const std::string& name) = 0;
   virtual void DeleteJob(const control::Key& key) = 0;
   // Whether pods can have a scheduling gate; local processes cannot.
   virtual bool HasGates() const = 0;
@@ -48,6 +50,8 @@ using MakeHarness = std::function<std::unique_ptr<Harness>()>;
 class BackendConformance : public testing::TestWithParam<MakeHarness> {
  protected:
   void SetUp() override;
+  // Uses this job from now on, when the backend has it.
+  void Use(const control::Key& key);
 
   control::Backend& backend() { return harness_->backend(); }
   std::optional<core::Pod> PodOf(const std::string& name);

@@ -34,6 +34,12 @@ class KubeHarness final : public Harness {
 
   control::Key Submit(const std::string& name) override { return cluster_.Submit(cluster_.Job(name)); }
 
+  control::Key SubmitForGate(const std::string& name) override {
+    api::TrainingJob job = cluster_.Job(name);
+    job.spec.scheduling.gang = "gate";
+    return cluster_.Submit(job);
+  }
+
   void DeleteJob(const control::Key& key) override { Delete(kube::kJobs, key.name); }
 
   bool HasGates() const override { return true; }

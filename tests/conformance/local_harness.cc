@@ -46,6 +46,7 @@ class LocalHarness final : public Harness {
     job.spec.framework = "native";
     return backend_->Submit(job).value();
   }
+  control::Key SubmitForGate(const std::string& name) override { return Submit(name); }
 
   void DeleteJob(const control::Key& key) override { EXPECT_TRUE(backend_->Delete(key).ok()); }
 

@@ -40,6 +40,7 @@ class SimHarness final : public Harness {
     world_.Submit(key, job, 100);
     return key;
   }
+  control::Key SubmitForGate(const std::string& name) override { return Submit(name); }
 
   void DeleteJob(const control::Key& key) override { world_.Delete(key); }
 
