@@ -11,17 +11,10 @@ import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "operator"))
+from case import QUEUE, KueueCase, queued  # noqa: E402
 from cluster import Cluster  # noqa: E402
 from kueue import API, Kueue  # noqa: E402
 from rig import BIN, ROOT, STEADY, KubectlError, Rig, job  # noqa: E402
-
-QUEUE = "kueue.x-k8s.io/queue-name"
-
-
-def queued(name, queue, **options):
-    manifest = job(name, **options)
-    manifest["metadata"]["labels"] = {QUEUE: queue}
-    return manifest
 
 
 class WithoutKueue(unittest.TestCase):
@@ -123,27 +116,7 @@ class WithoutKueue(unittest.TestCase):
             self.assertEqual(rig.status("large").get("restarts", {}).get("charged", 0), 0)
 
 
-class WithKueue(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.cluster = cls.enterClassContext(Cluster(nodes=4))
-        cls.kueue = cls.enterClassContext(Kueue(cls.cluster))
-        cls.rig = cls.enterClassContext(Rig(cls.cluster))
-        cls.operator = cls.rig.start(**STEADY).wait_leading()
-        cls.kueue.flavor("default")
-
-    def tearDown(self):
-        for name in [one["metadata"]["name"] for one in self.cluster.get("tj")]:
-            self.cluster.kubectl("delete", "tj", name, "--timeout=90s")
-        self.cluster.wait(lambda: self.cluster.get("workloads.kueue.x-k8s.io") == [], "all Workloads are gone", 60)
-
-    def finish(self, name):
-        for pod in self.rig.live(name):
-            self.cluster.pod_exit("default", pod["metadata"]["name"], 0)
-
-    def wait(self, condition, what, timeout_s=60):
-        self.cluster.wait(condition, what, timeout_s)
-
+class WithKueue(KueueCase):
     def usage(self, queue):
         status = self.cluster.api.get(f"/apis/kueue.x-k8s.io/v1beta2/clusterqueues/{queue}").get("status", {})
         return {flavor["name"]: int(flavor["resources"][0]["total"]) for flavor in status.get("flavorsReservation", [])}

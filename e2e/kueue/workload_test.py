@@ -11,21 +11,14 @@ import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "operator"))
+from case import KueueCase, queued  # noqa: E402
 from cluster import Cluster  # noqa: E402
 from kueue import Kueue  # noqa: E402
-from rig import STEADY, Rig, job  # noqa: E402
+from rig import STEADY, Rig  # noqa: E402
 
-QUEUE = "kueue.x-k8s.io/queue-name"
 PRIORITY = "kueue.x-k8s.io/priority-class"
 MAXIMUM = "kueue.x-k8s.io/max-exec-time-seconds"
 GATE = "kueue.x-k8s.io/admission-gated-by"
-
-
-def queued(name, queue, labels=None, annotations=None, **options):
-    manifest = job(name, **options)
-    manifest["metadata"]["labels"] = {QUEUE: queue, **(labels or {})}
-    manifest["metadata"]["annotations"] = annotations or {}
-    return manifest
 
 
 def seconds(text):
@@ -79,27 +72,7 @@ class BackOff(unittest.TestCase):
             self.assertEqual(rig.status("large").get("restarts", {}).get("charged", 0), 0)
 
 
-class Workloads(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.cluster = cls.enterClassContext(Cluster(nodes=4))
-        cls.kueue = cls.enterClassContext(Kueue(cls.cluster))
-        cls.rig = cls.enterClassContext(Rig(cls.cluster))
-        cls.operator = cls.rig.start(**STEADY).wait_leading()
-        cls.kueue.flavor("default")
-
-    def tearDown(self):
-        for name in [one["metadata"]["name"] for one in self.cluster.get("tj")]:
-            self.cluster.kubectl("delete", "tj", name, "--timeout=90s")
-        self.cluster.wait(lambda: self.cluster.get("workloads.kueue.x-k8s.io") == [], "all Workloads are gone", 60)
-
-    def wait(self, condition, what, timeout_s=60):
-        self.cluster.wait(condition, what, timeout_s)
-
-    def finish(self, name):
-        for pod in self.rig.live(name):
-            self.cluster.pod_exit("default", pod["metadata"]["name"], 0)
-
+class Workloads(KueueCase):
     def message(self, name, text):
         """Waits until the job's condition Admitted has this text, and returns the condition."""
         def holds():

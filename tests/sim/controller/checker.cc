@@ -242,13 +242,19 @@ void Checker::CheckRoom(const std::string& what, const std::set<std::string>& ui
   }
   int32_t room = 0;
   for (const auto& [name, places] : free) room += places;
+  // Those that only some nodes may hold come first. More of them may wait than these nodes have room for: a
+  // scheduler that knows no domains gave their places to others, or two leaders released pods into the same
+  // room.
+  std::stable_partition(coming.begin(), coming.end(), [](const sim::PodTruth* p) {
+    return !p->domain.empty() || !p->excluded_nodes.empty();
+  });
   for (const sim::PodTruth* p : coming) {
-    // A pod that two leaders released into the same room waits for a node that it is not excluded from.
-    const bool may = std::any_of(free.begin(), free.end(), [&](const auto& node) {
-      return node.second > 0 && !Holds(p->excluded_nodes, node.first) &&
-             (p->domain.empty() || world_.nodes().at(node.first).domain == p->domain);
+    const auto node = std::find_if(free.begin(), free.end(), [&](const auto& one) {
+      return one.second > 0 && !Holds(p->excluded_nodes, one.first) &&
+             (p->domain.empty() || world_.nodes().at(one.first).domain == p->domain);
     });
-    room -= may || uids.contains(p->pod.uid) ? 1 : 0;
+    if (node != free.end()) node->second -= 1;
+    room -= node != free.end() || uids.contains(p->pod.uid) ? 1 : 0;
   }
   Require(room >= 0, "I11", fmt::format("{} with room missing for {} pods", what, -room));
 }
