@@ -205,9 +205,11 @@ void SimBackend::OnJob(const Key& key) {
     Cached& cached = cache_[key];
     if (revision > cached.floor[0]) {
       // Another job with the same name starts without the cached state.
-      if (!part || (cached.job && cached.job->job.uid != part->job.uid)) cached.order.reset();
-      if (!part || (cached.job && cached.job->job.uid != part->job.uid)) cached.support.reset();
-      if (!part || (cached.job && cached.job->job.uid != part->job.uid)) cached.tried_attempt = 0;
+      if (!part || (cached.job && cached.job->job.uid != part->job.uid)) {
+        cached.order.reset();
+        cached.support.reset();
+        cached.tried_attempt = 0;
+      }
       cached.job = std::move(part);
       if (!cached.job || cached.job->status.ended()) waiting_.Remove(key.ToString(), capacity_);
       CheckReservation(key, cached);
