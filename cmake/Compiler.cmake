@@ -57,7 +57,7 @@ endif()
 # ringmaster_checks(NAME): leave out checks of the undefined-behaviour sanitizer that cannot fail in the target's folder. Checks of
 # alignment and of dynamic types take half of the sanitizer's compile time, and those of function types a tenth. These folders
 # handle JSON and plain objects: they read no bytes as numbers, convert no base class to a derived one and no function pointer but
-# a C library's, and the address sanitizer finds calls on dead objects.
+# a C library's (tidy_test forbids it), and the address sanitizer finds calls on dead objects.
 # What is not hot is not optimized, either.
 function(ringmaster_checks name)
   file(RELATIVE_PATH folder ${CMAKE_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Decides which workers may take part: compares what they compute, judges trainers that cannot start, and
-// selects the member that loads the checkpoint.
+// Decides which workers may take part: compares what they compute, judges trainers that cannot start or reach
+// each other, and selects the member that loads the checkpoint.
 #include <algorithm>
 #include <map>
+#include <set>
 #include <sstream>
 #include <tuple>
 #include <utility>
@@ -13,7 +14,8 @@
 namespace ringmaster::rendezvous {
 namespace {
 
-constexpr size_t kMostNamed = 8;  // workers in one message
+constexpr size_t kMostNamed = 8;    // workers in one message
+constexpr int32_t kPermanent = 64;  // exit code: a restart would not help
 
 // Returns the words of `own` that are not words of `other`, or all of it. A program's fingerprint has a word
 // for each of its parts: "optimizer=0f3a21bb".
@@ -127,6 +129,54 @@ bool Coordinator::AwaitMoreWorkers(size_t present, const std::string& why, Time 
 }
 
 // ---- trainers that cannot start
+
+// The trainers of this generation cannot continue. If one of them is dead, its loss shows by other means.
+void Coordinator::OnOperationFailed(Peer& peer, const OperationFailed& failed, Time now) {
+  if (!active_ || !InCurrent(peer) || peer.member != failed.member) return;
+  if (failed.generation != current_.generation) return;
+  if (!failed_operation_) {
+    AddEvent(EventKind::kOperationFailed, peer.pod + ": " + failed.message, peer.pod);
+    lost_since_ = std::min(lost_since_, now);
+    failed_operation_ = {&peer, now + options_.operation_limit, failed,
+                         Reachability(current_.members.size())};
+    if (AwaitsMember()) awaited_check_at_ = now;
+  }
+  FailedOperation& operation = *failed_operation_;
+  if (failed.permanent && !operation.report.permanent) {
+    operation.peer = &peer;
+    operation.report = failed;
+  }
+  operation.reachability.Add(ranks_.at(peer.member),
+                             failed.permanent ? failed.unreachable : std::vector<int32_t>{});
+  if (operation.report.permanent && operation.reachability.all_reported()) operation.due = now;
+}
+
+// No loss explains the failed operation: every member lives and is connected.
+void Coordinator::CheckOperation(Time now) {
+  const FailedOperation failed = *std::exchange(failed_operation_, std::nullopt);
+  if (!active_ || abort_at_ != kNever) return;
+  if (failed.report.permanent) {
+    const auto odd = failed.reachability.OddRanks();
+    if (odd && !odd->empty())
+      RefuseUnreachable(*odd, failed.report.message);
+    else
+      OnFatal(*failed.peer, Fatal{kPermanent, failed.report.message, failed.report.member, true}, now);
+    return;
+  }
+  report_.last_failure = {failed.peer->pod, "operation", 0, failed.report.message};
+  StartChange(Urgency::kAbort, now);
+  change_->failure = true;
+}
+
+void Coordinator::RefuseUnreachable(const std::vector<int32_t>& ranks, const std::string& why) {
+  std::set<std::string> members;
+  for (const int32_t rank : ranks) members.insert(current_.members[static_cast<size_t>(rank)].id);
+  for (auto& [agent, peer] : peers_) {
+    if (!members.contains(peer.member)) continue;
+    Refuse(peer, std::string(peer.member), kExitRefused,
+           PlaceOf(peer) + " cannot exchange data with the other workers: " + why);
+  }
+}
 
 void Coordinator::OnFatal(Peer& peer, const Fatal& fatal, Time now) {
   report_dirty_ = true;

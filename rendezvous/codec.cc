@@ -51,7 +51,7 @@ void Visit(V& v, Down& m) {
 template <class V>
 void Visit(V& v, OperationFailed& m) {
   v("generation", m.generation), v.Name("member", m.member), v("message", m.message);
-  v("permanent", m.permanent);
+  v("permanent", m.permanent), v.OptionalList("unreachable", m.unreachable, kMaxMembers);
 }
 template <class V>
 void Visit(V& v, Leave& m) {

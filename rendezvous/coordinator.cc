@@ -12,8 +12,6 @@
 namespace ringmaster::rendezvous {
 namespace {
 
-constexpr int32_t kPermanent = 64;  // exit code: a restart would not help
-
 // An agent speaks for its own trainers only.
 bool IsOwn(const std::string& agent, const std::string& member) { return member.starts_with(agent + "."); }
 
@@ -289,29 +287,6 @@ void Coordinator::OnMessage(Peer& peer, const Message& message, Time now) {
   } else if (const auto* failed = std::get_if<OperationFailed>(&message)) {
     OnOperationFailed(peer, *failed, now);
   }
-}
-
-// The trainers of this generation cannot continue. If one of them is dead, its loss shows by other means.
-void Coordinator::OnOperationFailed(Peer& peer, const OperationFailed& failed, Time now) {
-  if (!active_ || !InCurrent(peer) || peer.member != failed.member) return;
-  if (failed.generation != current_.generation || failed_operation_) return;
-  AddEvent(EventKind::kOperationFailed, peer.pod + ": " + failed.message, peer.pod);
-  lost_since_ = std::min(lost_since_, now);
-  failed_operation_ = {&peer, now + options_.operation_limit, failed};
-  if (AwaitsMember()) awaited_check_at_ = now;
-}
-
-// No loss explains the failed operation: every member lives and is connected.
-void Coordinator::CheckOperation(Time now) {
-  const FailedOperation failed = *std::exchange(failed_operation_, std::nullopt);
-  if (!active_ || abort_at_ != kNever) return;
-  if (failed.report.permanent) {
-    OnFatal(*failed.peer, Fatal{kPermanent, failed.report.message, failed.report.member, true}, now);
-    return;
-  }
-  report_.last_failure = {failed.peer->pod, "operation", 0, failed.report.message};
-  StartChange(Urgency::kAbort, now);
-  change_->failure = true;
 }
 
 void Coordinator::OnPodEnded(const std::string& pod, Time now) {

@@ -39,6 +39,7 @@
 #include "base/time.h"
 #include "rendezvous/job_coordinator.h"
 #include "rendezvous/messages.h"
+#include "rendezvous/reachability.h"
 #include "rendezvous/recent_ids.h"
 #include "rendezvous/recovery_plan.h"
 #include "rendezvous/straggler_rule.h"
@@ -110,7 +111,6 @@ class Coordinator final : public JobCoordinator {
   void OnFacts(Peer& peer, const Facts& facts);
   void OnStatus(Peer& peer, const MemberStatus& status);
   void OnDown(Peer& peer, const Down& down, Time now);
-  void OnOperationFailed(Peer& peer, const OperationFailed& failed, Time now);
   void OnPodEnded(const std::string& pod, Time now);
   void OnLeave(Peer& peer, const Leave& leave, Time now);
   void OnProgress(Peer& peer, const Progress& progress, Time now);
@@ -120,7 +120,6 @@ class Coordinator final : public JobCoordinator {
   void CheckSilence(Time now);
   void OnLastArrival(Peer& peer, Time at, Time now);
   void CheckAwaited(Time now);
-  void CheckOperation(Time now);
   Duration UnresponsiveLimit() const;
   void MarkHeard(Peer& peer, Time now);
   void MarkUnreachable(Peer& peer, Time now);  // unless it reconnects, its member is left out
@@ -141,6 +140,9 @@ class Coordinator final : public JobCoordinator {
   void RefuseDifferent(Peer& peer, const Fingerprints& chosen);
   void Refuse(Peer& peer, const std::string& member, int32_t exit_code, const std::string& why);
   bool AwaitMoreWorkers(size_t present, const std::string& why, Time now);
+  void OnOperationFailed(Peer& peer, const OperationFailed& failed, Time now);
+  void CheckOperation(Time now);
+  void RefuseUnreachable(const std::vector<int32_t>& ranks, const std::string& why);
   void OnFatal(Peer& peer, const Fatal& fatal, Time now);
   void JudgeFatals(Time now);
   bool ChooseLoader(const MembershipChange& change, std::vector<size_t>* staying, Time now);
@@ -218,6 +220,7 @@ class Coordinator final : public JobCoordinator {
     Peer* peer = nullptr;
     Time due;  // then the members try again
     OperationFailed report;
+    Reachability reachability;
   };
   std::optional<FailedOperation> failed_operation_;  // the first one of the current generation
   Time boundary_at_ = kNever;

@@ -86,6 +86,8 @@ struct OperationFailed {
   std::string member;
   std::string message;
   bool permanent = false;  // another attempt with the same members would fail as well
+  // Then: the ranks to which no transport leads. Empty from builds that did not name them.
+  std::vector<int32_t> unreachable = {};
   bool operator==(const OperationFailed&) const = default;
 };
 

@@ -46,8 +46,7 @@ Result<CheckpointModel> CheckpointModel::Load(const std::string& path, int sampl
         Code::kCorrupt,
         fmt::format("{}: the size of the weights does not match the model ({} bytes for {} elements)", path,
                     params == nullptr ? 0 : params->bytes.size(), elements)};
-  // operator new aligns the bytes for any scalar type, and checkpoints store little-endian floats.
-  result.params_ = {reinterpret_cast<const float*>(params->bytes.data()), elements};
+  result.params_ = params->Floats();
   return result;
 }
 

@@ -221,6 +221,33 @@ std::vector<Finding> RawMemory(std::string_view text) {
   return findings;
 }
 
+std::vector<Finding> UncheckedCasts(std::string_view text) {
+  static const std::regex kCast(R"(\breinterpret_cast\s*<([^>]*)>\s*\(\s*(::dlsym)?)");
+  static const std::regex kHarmless(
+      R"((const )?(volatile )?(char|unsigned char|uint8_t|std::byte|sockaddr|sockaddr_in6?) ?\*)");
+  static const std::regex kDowncast(R"(\bdynamic_cast\s*<)");
+  std::vector<Finding> findings;
+  EachLine(CodeOnly(text), [&](int number, std::string_view line) {
+    for (std::cregex_iterator it(line.data(), line.data() + line.size(), kCast), end; it != end; ++it) {
+      if (!(*it)[2].matched && !std::regex_match((*it)[1].str(), kHarmless))
+        findings.push_back({number, "a cast that the sanitizer does not check here (cmake/Compiler.cmake)"});
+    }
+    if (std::regex_search(line.begin(), line.end(), kDowncast))
+      findings.push_back(
+          {number, "a downcast that the sanitizer does not check here (cmake/Compiler.cmake)"});
+  });
+  return findings;
+}
+
+std::vector<std::string> UncheckedFolders(std::string_view cmake) {
+  static const std::regex kPattern("folder MATCHES \"([^\"]+)\"");
+  const std::string_view rule = cmake.substr(0, cmake.find("PROPERTIES RINGMASTER_PLAIN_OBJECTS ON"));
+  std::vector<std::string> patterns;
+  for (std::cregex_iterator it(rule.data(), rule.data() + rule.size(), kPattern), end; it != end; ++it)
+    patterns.push_back((*it)[1]);
+  return patterns;
+}
+
 std::vector<Finding> LicenceLine(std::string_view text) {
   bool named = false;
   EachLine(text, [&](int number, std::string_view line) {

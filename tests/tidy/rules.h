@@ -34,6 +34,14 @@ std::vector<Finding> TooLong(std::string_view text, int max_lines);
 std::vector<Finding> Sleeps(std::string_view text);
 std::vector<Finding> RawMemory(std::string_view text);  // new and delete expressions, malloc
 
+// Casts that could misalign an access or mistake a dynamic type, in folders where the undefined-behaviour
+// sanitizer does not look for that (cmake/Compiler.cmake). Bytes may be read as characters, sockets'
+// addresses as those of a family, and what dlsym returns as a function.
+std::vector<Finding> UncheckedCasts(std::string_view text);
+
+// Returns the patterns of those folders, as cmake/Compiler.cmake has them.
+std::vector<std::string> UncheckedFolders(std::string_view cmake);
+
 // Requires the licence in the first five lines: "SPDX-License-Identifier: Apache-2.0".
 std::vector<Finding> LicenceLine(std::string_view text);
 

@@ -86,6 +86,23 @@ TEST(RawMemory, OwnersAreAllowed) {
   EXPECT_TRUE(RawMemory("// a new generation; delete it later\n").empty());
 }
 
+TEST(UncheckedCasts, CharactersAddressesAndFunctionsOfLibrariesAreAllowed) {
+  EXPECT_EQ(UncheckedCasts("auto* x = reinterpret_cast<const float*>(bytes.data());\n").size(), 1);
+  EXPECT_EQ(UncheckedCasts("if (auto* x = dynamic_cast<Derived*>(base)) Use(x);\n").size(), 1);
+  EXPECT_EQ(UncheckedCasts("f(reinterpret_cast<char*>(a), reinterpret_cast<int*>(b));\n").size(), 1);
+  EXPECT_TRUE(UncheckedCasts("SHA256(reinterpret_cast<const unsigned char*>(text.data()), n);\n").empty());
+  EXPECT_TRUE(UncheckedCasts("bind(fd, reinterpret_cast<sockaddr*>(&address), size);\n").empty());
+  EXPECT_TRUE(UncheckedCasts("auto f = reinterpret_cast<Function>(::dlsym(handle, kName));\n").empty());
+  EXPECT_TRUE(UncheckedCasts("// reinterpret_cast<int*>(x)\n").empty());
+}
+
+TEST(UncheckedFolders, AreThoseOfTheFirstRule) {
+  EXPECT_EQ(UncheckedFolders("if(folder MATCHES \"^(a|b)(/|$)\" OR\n  folder MATCHES \"^c\")\n"
+                             "set_target_properties(${name} PROPERTIES RINGMASTER_PLAIN_OBJECTS ON)\n"
+                             "if(NOT folder MATCHES \"^d\")\n"),
+            (std::vector<std::string>{"^(a|b)(/|$)", "^c"}));
+}
+
 TEST(LicenceLine, IsInTheFirstFiveLines) {
   EXPECT_TRUE(LicenceLine("#!/bin/sh\n# SPDX-License-Identifier: Apache-2.0\n").empty());
   EXPECT_EQ(LicenceLine("int x;\n").size(), 1);

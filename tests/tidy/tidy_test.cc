@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <regex>
 #include <sstream>
 
 #include "tests/tidy/rules.h"
@@ -94,6 +95,20 @@ TEST(Tidy, TestsDoNotSleep) {
 TEST(Tidy, MemoryHasOwners) {
   EachFile({".h", ".cc", ".cu"}, kProductFolders,
            [](const std::string& path, const std::string& text) { Report(path, RawMemory(text)); });
+}
+
+TEST(Tidy, WhereTheSanitizerDoesNotCheckCastsThereAreNone) {
+  const std::vector<std::string> patterns = UncheckedFolders(Read("cmake/Compiler.cmake"));
+  ASSERT_EQ(patterns.size(), 2U);
+  int seen = 0;
+  EachFile({".h", ".cc"}, kCodeFolders, [&](const std::string& path, const std::string& text) {
+    for (const std::string& pattern : patterns) {
+      if (!std::regex_search(path, std::regex(pattern))) continue;
+      ++seen;
+      Report(path, UncheckedCasts(text));
+    }
+  });
+  EXPECT_GT(seen, 300);
 }
 
 TEST(Tidy, FilesNameTheirLicence) {

@@ -47,6 +47,9 @@ struct Loaded {
     std::string name;
     std::string type;
     std::vector<std::byte> bytes;
+    // The elements of an array of floats: checkpoints store them little-endian, and operator new aligns the
+    // bytes for any scalar type. `bytes` has whole elements.
+    std::span<const float> Floats() const;
   };
   std::vector<Part> arrays;
   std::vector<std::string> skipped;  // why newer checkpoints were skipped, for the log

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <new>
 
+#include "base/check.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/names.h"
 #include "worker/checkpoint/verify.h"
@@ -47,6 +48,11 @@ Result<Loaded> LoadFolderWithinMemory(const std::string& folder, const std::atom
 }
 
 }  // namespace
+
+std::span<const float> Loaded::Part::Floats() const {
+  CHECK(bytes.size() % sizeof(float) == 0);
+  return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
+}
 
 const Loaded::Part* Loaded::Find(const std::string& name) const {
   for (const Part& part : arrays) {

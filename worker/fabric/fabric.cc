@@ -71,6 +71,10 @@ class ShmUcxFabric final : public Fabric {
     return communicator;
   }
 
+  std::vector<int32_t> Unreachable() const override {
+    return ucx_ == nullptr ? std::vector<int32_t>{} : ucx_->unreachable();
+  }
+
   void Abort(uint64_t generation) override {
     shm_->Abort(generation);
     if (ucx_ != nullptr) ucx_->Abort(generation);

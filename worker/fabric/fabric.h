@@ -77,10 +77,6 @@ struct Membership {
   std::vector<std::string> addresses;  // Fabric::Address() of each member
 };
 
-// Part of the error of a Connect for which no transport reaches a peer: the peer is gone, or was never
-// reachable.
-inline constexpr std::string_view kUnreachable = "no transport leads to a peer";
-
 // The entry point: one Fabric per trainer process.
 //
 // Not thread-safe, except Abort; a thread that may call it while the Fabric is destroyed uses an Aborter. A
@@ -107,6 +103,10 @@ class Fabric {
   // generation is destroyed.
   // Errors: kCancelled after Abort of this or a newer generation, kUnavailable when a peer is gone.
   virtual Result<std::unique_ptr<Communicator>> Connect(const Membership& membership) = 0;
+
+  // Returns the ranks to which the last Connect found no transport, ascending. Another attempt finds none
+  // either: the devices of the two sides and their settings decide that, without the network.
+  virtual std::vector<int32_t> Unreachable() const = 0;
 
   // Ends every operation of `generation` and older, including Connect and operations that have not started,
   // with kCancelled. Thread-safe. Never blocks.

@@ -341,8 +341,7 @@ Status Session::Connect() {
   auto connected = fabric_->Connect(group);
   if (!connected.ok()) {
     const std::string& why = connected.error().message;
-    if (why.find(fabric::kUnreachable) != std::string::npos)
-      unreachable_ = why + "; see UCX_TLS and UCX_NET_DEVICES";
+    if (!fabric_->Unreachable().empty()) unreachable_ = why + "; see UCX_TLS and UCX_NET_DEVICES";
     return connected.error();
   }
   comm_ = std::move(connected).value();
@@ -387,7 +386,8 @@ Status Session::GenerationFailed(const Error& error) {
   if (error.code == Code::kCorrupt || error.code == Code::kInternal)
     return FailWith(kExitInternal, error.message);
   channel_->Send(rendezvous::OperationFailed{formed_.generation, member_,
-                                             unreachable_.value_or(error.message), unreachable_.has_value()});
+                                             unreachable_.value_or(error.message), unreachable_.has_value(),
+                                             fabric_->Unreachable()});
   return Ok();
 }
 

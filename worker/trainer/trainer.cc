@@ -151,7 +151,8 @@ int Trainer::Run() {
     // copy of the state, so nothing but an order or the end of its agent ends the wait. A member that is cut
     // off is evicted.
     channel.Send(OperationFailed{std::get<NewGeneration>(*order).generation, parts_.member,
-                                 unreachable_.value_or(status.error().message), unreachable_.has_value()});
+                                 unreachable_.value_or(status.error().message), unreachable_.has_value(),
+                                 parts_.fabric->Unreachable()});
   }
 }
 
@@ -220,7 +221,7 @@ Status Trainer::Connect(const fabric::Membership& group) {
     // If the peer is dead, an order follows soon. Otherwise a retry does not help: pods that require RDMA may
     // not use TCP, so a missing RDMA device shows up as an unreachable peer.
     const std::string& why = connected.error().message;
-    if (why.find(fabric::kUnreachable) != std::string::npos)
+    if (!parts_.fabric->Unreachable().empty())
       unreachable_ =
           parts_.config.rdma_or_fail ? WithoutRdma(why) : why + "; see UCX_TLS and UCX_NET_DEVICES";
     return connected.error();

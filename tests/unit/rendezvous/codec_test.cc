@@ -70,7 +70,8 @@ std::vector<Message> OneOfEach() {
           Exit{-1, "finished"},
           Facts{"NVIDIA H200", "580.95", "mlx5_0:1", {"gpu 0: hot", ""}},
           Facts{},
-          OperationFailed{kHuge, "a.1", "rank 3 is gone", true}};
+          OperationFailed{kHuge, "a.1", "rank 3 is gone", true},
+          OperationFailed{1, "a.1", "no transport", true, {0, 511}}};
 }
 
 Result<std::optional<Message>> Through(const std::string& frame) {

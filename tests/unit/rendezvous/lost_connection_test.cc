@@ -164,16 +164,6 @@ TEST_F(CoordinatorTest, RepeatedFailedOperationsCountAsNoProgress) {
   EXPECT_EQ(coordinator_->report().last_failure->message, "rank 0 is gone");
 }
 
-TEST_F(CoordinatorTest, AnUnreachablePeerThatLivesFailsTheJob) {
-  Make(1, 2, 2);
-  Form({1, 2});
-  On(MessageFrom{2, OperationFailed{Last<NewGeneration>(2)->generation, Id(2), "no transport", true}});
-  Pass(seconds(11));
-  EXPECT_EQ(coordinator_->report().phase, GangPhase::kFailed);
-  EXPECT_EQ(Last<Exit>(1)->code, 64);
-  EXPECT_EQ(Last<Exit>(1)->reason, "no transport");
-}
-
 // SIGSTOP of this process in the middle of a membership change: the answers wait in its sockets, and its
 // timers fire first.
 TEST_F(CoordinatorTest, ASuspensionOfTheCoordinatorEvictsNoMember) {

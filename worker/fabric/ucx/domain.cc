@@ -123,6 +123,7 @@ Result<std::unique_ptr<Transport>> Domain::Connect(uint64_t generation, int rank
            peer.hello < generation;
   });
   generation_ = generation;
+  unreachable_.clear();
   // Attach before the first hello is sent: a member that has the hellos of all may send data at once.
   auto transport = std::make_unique<UcxTransport>(*this, generation, rank, members.size());
   if (auto met = WaitForMembers(*transport, members); !met.ok()) return transport->Fail(met.error());
@@ -142,7 +143,12 @@ Status Domain::WaitForMembers(UcxTransport& transport, const std::vector<MemberA
       if (attempts[q] == 0 || peer.endpoint->failed()) {
         if (attempts[q]++ == kAttempts) return Error{Code::kUnavailable, fmt::format("rank {} is gone", q)};
         transport.SetEndpoint(static_cast<int>(q), nullptr);
-        RM_TRY(SendHello(peer, members[q], generation_, transport.rank()));
+        const Status sent = SendHello(peer, members[q], generation_, transport.rank());
+        if (!sent.ok() && sent.error().code == Code::kNotFound) {
+          unreachable_.push_back(static_cast<int32_t>(q));
+          continue;
+        }
+        RM_TRY(sent);
         transport.SetEndpoint(static_cast<int>(q), peer.endpoint.get());
       }
       if (peer.hello > generation_)
@@ -150,6 +156,10 @@ Status Domain::WaitForMembers(UcxTransport& transport, const std::vector<MemberA
       all = all && peer.hello == generation_ && peer.welcome == generation_ && peer.welcomed == generation_ &&
             peer.endpoint->in_flight() == 0;
     }
+    if (!unreachable_.empty())
+      return Error{Code::kUnavailable,
+                   fmt::format("no transport leads to rank {}: UCX finds none that both sides may use",
+                               fmt::join(unreachable_, ", "))};
     if (all) return Ok();
     RM_TRY(transport.Check());
     Step(idle_since);

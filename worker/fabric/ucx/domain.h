@@ -41,6 +41,8 @@ class Domain {
   // Returns when all members of the generation are connected. REQUIRES: the older Transport is destroyed.
   Result<std::unique_ptr<Transport>> Connect(uint64_t generation, int rank,
                                              const std::vector<MemberAddress>& members);
+  // Returns the ranks to which the last Connect found no transport, ascending.
+  const std::vector<int32_t>& unreachable() const { return unreachable_; }
   void Abort(uint64_t generation);
 
   // Returns the UCX transports of the endpoints to the current members: "tcp", "rc_mlx5".
@@ -84,6 +86,7 @@ class Domain {
   std::unique_ptr<Worker> worker_;
   std::map<std::string, Peer> peers_;  // by uuid
   bool welcomes_due_ = false;          // hellos to confirm
+  std::vector<int32_t> unreachable_;
   UcxTransport* transport_ = nullptr;
   uint64_t generation_ = 0;
   Duration spin_ = {};     // idle time before a sleep

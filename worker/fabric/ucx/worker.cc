@@ -99,7 +99,7 @@ Result<std::unique_ptr<Endpoint>> Worker::Connect(const std::string& address) {
   const auto status = ucp_ep_create(worker_, &params, &endpoint->ep_);
   // UCX decides this locally, from the devices of both sides; it does not contact the network.
   if (status == UCS_ERR_UNREACHABLE)
-    return Error{Code::kUnavailable, std::string(kUnreachable) + ": UCX finds none that both sides may use"};
+    return Error{Code::kNotFound, "no transport leads there: UCX finds none that both sides may use"};
   if (status != UCS_OK) return UcxError("ucp_ep_create", status);
   return endpoint;
 }
