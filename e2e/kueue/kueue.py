@@ -24,6 +24,7 @@ from pki import Pki, encoded
 
 HERE = pathlib.Path(__file__).resolve().parent
 API = "kueue.x-k8s.io/v1beta2"
+SURPLUS = "ringmaster.dev/surplus"
 VISIBILITY = "visibility.kueue.x-k8s.io"
 # A root for this process alone: the real folders, and our certificates.
 START = """set -e
@@ -201,8 +202,22 @@ class Kueue:
         return self.cluster.api.get(path)["items"]
 
     def workload(self, job, namespace="default"):
-        found = self.workloads(job, namespace)
+        """Returns the Workload without which the job does not run; None: there is none."""
+        found = [one for one in self.workloads(job, namespace) if SURPLUS not in one["metadata"].get("annotations", {})]
         return found[0] if found else None
+
+    def surpluses(self, job):
+        """Returns for how many workers each Workload of those above the job's minimum has quota; 0: it waits."""
+        found = {}
+        for one in self.workloads(job):
+            number = one["metadata"].get("annotations", {}).get(SURPLUS)
+            status = one.get("status", {})
+            if number and "deletionTimestamp" not in one["metadata"]:
+                sets = status.get("admission", {}).get("podSetAssignments", [{}])
+                back = sum(entry["count"] for entry in status.get("reclaimablePods", []))
+                asked = one["spec"]["podSets"][0]["count"]
+                found[int(number)] = min(sets[0].get("count", 0), asked - back)
+        return found
 
     def condition(self, job, kind, namespace="default"):
         """Returns the condition of the job's Workload, with an empty status if it has none."""

@@ -311,30 +311,45 @@ class WithKueue(KueueCase):
         self.kueue.wait_condition("victim", "PodsReady", "True", "Started")
 
     def test_preemption_of_an_elastic_job(self):
-        """An elastic job that is preempted is admitted again at once with the workers that are left, at least its `min`. Only
-        when not even these have quota it waits as a whole."""
+        """An elastic job that is preempted shrinks in place, down to its `min`, and grows again when there is quota. Only when
+        even its minimum is taken it stops and waits as a whole."""
         for name, value in (("normal", 10), ("urgent", 100)):
             self.cluster.apply_text(f'{{"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", '
                                     f'"metadata": {{"name": "{name}"}}, "value": {value}}}')
         self.kueue.queue("elastic", {"default": 6}, preemption={"withinClusterQueue": "LowerPriority"})
+        urgent = {"scheduling": {"priorityClassName": "urgent"}}
         self.rig.apply(queued("stretch", "elastic", replicas=6, native=True, workers={"min": 2, "max": 6},
                               spec={"scheduling": {"priorityClassName": "normal"},
                                     "checkpoint": {"path": "/ckpt", "gracePeriodSeconds": 5}}))
         self.wait(lambda: self.rig.running("stretch", 6), "the elastic job runs with six workers")
-        self.assertEqual(self.kueue.workload("stretch")["spec"]["podSets"][0]["minCount"], 2)
-        self.rig.apply(queued("urgent-1", "elastic", replicas=3, spec={"scheduling": {"priorityClassName": "urgent"}}))
+        self.assertEqual(self.kueue.surpluses("stretch"), {1: 4})
+        kept = [pod["metadata"]["uid"] for pod in self.rig.live("stretch")[:2]]
+
+        def runs_on(workers):
+            self.wait(lambda: self.rig.running("stretch", workers), f"the elastic job runs with {workers} workers")
+            self.assertEqual([pod["metadata"]["uid"] for pod in self.rig.live("stretch")[:2]], kept, "the same pods")
+            self.assertEqual(self.rig.status("stretch")["attempt"], 1)
+            self.assertEqual(self.rig.status("stretch").get("restarts", {}).get("total", 0), 0)
+        self.rig.apply(queued("urgent-1", "elastic", replicas=3, spec=urgent))
         self.wait(lambda: self.rig.running("urgent-1", 3), "the urgent job runs")
-        self.wait(lambda: self.rig.running("stretch", 3), "the elastic job runs with three workers")
-        self.rig.apply(queued("urgent-2", "elastic", replicas=1, spec={"scheduling": {"priorityClassName": "urgent"}}))
+        runs_on(3)  # Kueue admits a part of what was taken back
+        self.rig.apply(queued("urgent-2", "elastic", replicas=1, spec=urgent))
         self.wait(lambda: self.rig.running("urgent-2", 1), "the second urgent job runs")
-        self.wait(lambda: self.rig.running("stretch", 2), "the elastic job runs with two workers")
-        self.rig.apply(queued("urgent-3", "elastic", replicas=1, spec={"scheduling": {"priorityClassName": "urgent"}}))
-        self.wait(lambda: self.rig.running("urgent-3", 1), "the third urgent job runs")
+        runs_on(2)
+        self.wait(lambda: "runs with 2 of 6 workers, and waits for more" in self.rig.condition("stretch", "Admitted").get("message", ""),
+                  "it shows that it waits for more")
+        print(f"stretch: {self.rig.condition('stretch', 'Admitted')['message']}", flush=True)
+        self.finish("urgent-1")
+        runs_on(5)
+        self.finish("urgent-2")
+        runs_on(6)
+        self.rig.apply(queued("urgent-3", "elastic", replicas=5, spec=urgent))
+        self.wait(lambda: self.rig.running("urgent-3", 5), "the third urgent job runs")
         self.wait(lambda: self.rig.pods("stretch") == [], "less than its minimum is left: the elastic job waits")
         self.rig.wait_condition("stretch", "Admitted", "False", "WaitingForQuota")
-        for name in ("urgent-1", "urgent-2", "urgent-3"):
-            self.finish(name)
-        self.wait(lambda: self.rig.live("stretch"), "the elastic job runs again")
+        self.finish("urgent-3")
+        self.wait(lambda: self.rig.running("stretch", 6), "the elastic job runs again")
+        self.assertGreater(self.rig.status("stretch")["attempt"], 1)
 
     def test_borrowing_and_reclaiming(self):
         """A queue borrows what its cohort does not use, and gives it back when the owner wants it."""
@@ -488,7 +503,7 @@ class WithKueue(KueueCase):
         self.wait(lambda: self.rig.running("sleeps", 2), "the job runs again")
 
     def test_an_elastic_job_gives_back(self):
-        """Fewer replicas of an elastic job free quota while it runs."""
+        """Fewer replicas of an elastic job free quota while it runs; with more of them it asks for quota."""
         self.kueue.queue("shrink", {"default": 4})
         self.rig.apply(queued("shrinks", "shrink", replicas=4, native=True, workers={"min": 1, "max": 4},
                               spec={"checkpoint": {"path": "/ckpt", "gracePeriodSeconds": 5}}))
@@ -499,11 +514,35 @@ class WithKueue(KueueCase):
         self.wait(lambda: self.rig.running("follows", 2), "the other job runs with the quota that was given back")
         self.assertTrue(self.rig.running("shrinks", 2))
         self.assertEqual(self.rig.status("shrinks")["attempt"], 1)
-        self.assertEqual(self.kueue.workload("shrinks")["status"]["reclaimablePods"], [{"name": "worker", "count": 2}])
-        # It cannot take it back while it runs.
+        self.assertEqual(self.kueue.surpluses("shrinks"), {1: 1})
+        # It asks again, and waits until there is quota.
         self.cluster.kubectl("scale", "tj", "shrinks", "--replicas=4")
-        time.sleep(3)
+        self.wait(lambda: self.kueue.surpluses("shrinks") == {1: 1, 2: 0}, "it asks for two more")
         self.assertTrue(self.rig.running("shrinks", 2))
+        self.finish("follows")
+        self.wait(lambda: self.rig.running("shrinks", 4), "it grows")
+        self.assertEqual(self.rig.status("shrinks")["attempt"], 1)
+
+    def test_ranks_that_finish_give_back(self):
+        """A worker that has finished needs no quota. When another one fails, the gang needs all of it again, and is queued."""
+        self.kueue.queue("finish", {"default": 3})
+        self.rig.apply(queued("uneven", "finish", replicas=3))
+        self.wait(lambda: self.rig.running("uneven", 3), "the job runs")
+        self.rig.apply(queued("second", "finish", replicas=1))
+        self.rig.wait_condition("second", "Admitted", "False", "WaitingForQuota")
+        self.cluster.pod_exit("default", "uneven-1-1", 0)
+        self.wait(lambda: self.rig.running("second", 1), "the other job has the quota of the finished worker")
+        self.assertEqual(self.kueue.workload("uneven")["status"]["reclaimablePods"], [{"name": "worker", "count": 1}])
+        self.assertEqual(len(self.rig.live("uneven")), 2)
+        self.cluster.pod_exit("default", "uneven-1-0", 1, "boom")
+        self.wait(lambda: self.rig.pods("uneven") == [], "it has no pods while it waits")
+        self.wait(lambda: "1 more needed" in self.rig.condition("uneven", "Admitted").get("message", ""), "it says what is missing")
+        self.assertTrue(self.rig.running("second", 1))
+        self.finish("second")
+        self.wait(lambda: self.rig.running("uneven", 3), "all of it runs again")
+        self.assertEqual(self.rig.status("uneven")["restarts"]["charged"], 1)
+        self.finish("uneven")
+        self.rig.wait_phase("uneven", "Succeeded")
 
     def test_an_elastic_job_grows_by_slices(self):
         """With Kueue's annotation, more replicas of a running job are a larger slice of its Workload: Kueue charges the difference.

@@ -104,6 +104,26 @@ class Topology(unittest.TestCase):
         self.assertEqual({json.dumps(pod["spec"]["nodeSelector"]) for pod in self.rig.live(name)},
                          {json.dumps({LEAF: "middle"})})
 
+    def test_parameter_servers_are_spread_over_zones(self):
+        """Three zones have nodes; the last one has a single node, which the scheduler would not choose by itself."""
+        zone_of = {node["metadata"]["name"]: node["metadata"]["labels"]["topology.kubernetes.io/zone"]
+                   for node in self.cluster.get("nodes")}
+        self.assertEqual(len(set(zone_of.values())), 3)
+
+        def template(limits):
+            container = {"name": "worker", "image": "registry.local/worker:1", "command": ["python", "train.py"]}
+            return {"spec": {"containers": [{**container, "resources": {"limits": limits}}]}}
+        roles = [{"name": "chief", "template": template({"nvidia.com/gpu": 1})},
+                 {"name": "ps", "replicas": 3, "template": template({"cpu": "1"})}]
+        for attempt in range(3):
+            name = self.rig.apply(job(f"serves-{attempt}", replicas=2, workers={"template": template({"nvidia.com/gpu": 1})},
+                                      spec={"framework": "tensorflow", "launch": {}, "roles": roles,
+                                            "scheduling": {"gang": "gate"}}))
+            self.cluster.wait(lambda name=name: self.rig.running(name, 6), "the job runs")
+            servers = [pod["spec"]["nodeName"] for pod in self.rig.live(name)
+                       if pod["metadata"]["labels"]["ringmaster.dev/role"] == "ps"]
+            self.assertEqual(sorted(zone_of[node] for node in servers), ["zone-0", "zone-1", "zone-2"])
+
     def test_share_of_gangs_in_one_domain(self):
         """The same gangs with and without a topology."""
         rig, c = self.rig, self.cluster

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "api/launch.h"
+#include "api/pod_template.h"
 #include "api/slots.h"
 #include "operator/core/rules.h"
 
@@ -113,6 +114,9 @@ core::Job FromApi(const api::TrainingJob& job, const std::string& uid, int64_t s
                                                           : core::CleanPods::kRunning;
   if (api::SuccessOf(spec) == "Rank0") result.success = core::Success::kRank0;
   result.first_differs = api::FindRole(spec, api::kMaster) != nullptr;
+  // Programs restart when workers join. A domain is chosen for all workers at once.
+  result.surplus = result.in_place && !result.programs && spec.roles.empty() &&
+                   result.TopologyKey().empty() && !api::AsksKueueForTopology(spec.workers.template_);
   if (result.programs) result.policy = PolicyOf(spec);
   return result;
 }

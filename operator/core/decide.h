@@ -80,6 +80,11 @@ std::vector<int32_t> WaitingRanks(const Observed& observed);
 // With how much room (Fit::room) the next decision would reserve more than now; `fit` replaces Observed::fit.
 // nullopt: it does not wait for room.
 std::optional<int32_t> AwaitedRoom(const Observed& observed, const Fit& fit, Time now);
+// For how much room the gang has its turn in the queue: AwaitedRoom, or all of it while there is room that is
+// not reserved yet, since the decision about that may have to wait for an earlier write. nullopt: it is not
+// in the queue. A backend ends the turn of a gang that does not take its room for kTurnLimit.
+std::optional<int32_t> QueuedRoom(const Observed& observed, const Fit& fit, Time now);
+inline constexpr Duration kTurnLimit = seconds(10);
 // The standing of the job in the queue for room, but for its priority and age.
 RoomQueue::Standing StandingOf(const Observed& observed);
 // Whether the job may ask others for room now: it knows how much it needs once its ended pods are gone.

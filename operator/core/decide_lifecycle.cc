@@ -26,12 +26,6 @@ Decision Succeed(const Observed& o, Time now, Reason reason, std::string message
   return WriteLedger(o, std::move(next), now, "succeeded", {{false, "Succeeded", std::move(message)}});
 }
 
-// Whether the pod shows that its rank has done its part of the work. A pod that was deleted while it ran may
-// end with 0, too.
-bool IsSuccess(const Observed& o, const Pod& pod) {
-  return pod.attempt == o.status.ledger.attempt && pod.phase == PodPhase::kSucceeded && !pod.interrupted();
-}
-
 bool AllSucceeded(const Observed& o) {
   const Ledger& ledger = o.status.ledger;
   auto succeeded = static_cast<int32_t>(ledger.succeeded.size());
@@ -65,6 +59,10 @@ Decision FailAsReported(const Observed& o, Time now) {
 }
 
 }  // namespace
+
+bool IsSuccess(const Observed& o, const Pod& pod) {
+  return pod.attempt == o.status.ledger.attempt && pod.phase == PodPhase::kSucceeded && !pod.interrupted();
+}
 
 bool HasSucceeded(const Ledger& ledger, int32_t rank) {
   return std::binary_search(ledger.succeeded.begin(), ledger.succeeded.end(), rank);

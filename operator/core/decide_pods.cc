@@ -222,6 +222,17 @@ std::optional<int32_t> AwaitedRoom(const Observed& o, const Fit& fit, Time now) 
   return std::max(p.needed - p.bound - p.coming, fit.room + 1);
 }
 
+std::optional<int32_t> QueuedRoom(const Observed& o, const Fit& fit, Time now) {
+  if (const auto awaited = AwaitedRoom(o, fit, now)) return awaited;
+  const Ledger& ledger = o.status.ledger;
+  if (!ReservesRoom(o) || ActiveRefusal(o, now) != nullptr || RunsAlready(o, PlacementOf(o, ledger)) ||
+      (ledger.not_before && now < *ledger.not_before))
+    return std::nullopt;
+  const size_t waiting = WaitingRanks(o).size();
+  if (waiting <= fit.reserved.size()) return std::nullopt;
+  return static_cast<int32_t>(waiting);
+}
+
 RoomQueue::Standing StandingOf(const Observed& o) {
   RoomQueue::Standing standing;
   standing.grows = RunsAlready(o, PlacementOf(o, o.status.ledger));

@@ -70,6 +70,9 @@ std::optional<Decision> CheckEnd(const Observed& observed, Time now, Requeue& re
 Decision Fail(const Observed& observed, Ledger ledger, Time now, Reason reason, std::string message);
 // Whether this rank of the attempt has done its part of the work (frameworks other than native).
 bool HasSucceeded(const Ledger& ledger, int32_t rank);
+// Whether the pod shows that its rank has done its part of the work. A pod that was deleted while it ran may
+// end with 0, too.
+bool IsSuccess(const Observed& observed, const Pod& pod);
 // Writes successes that their pods will not show any more, before these pods go.
 std::optional<Decision> AccountSuccesses(const Observed& observed, Time now);
 Decision CleanUpEnded(const Observed& observed, Time now, Requeue& requeue);

@@ -111,6 +111,7 @@ struct Job {
 
   bool remote = false;             // Kueue runs it on another cluster (MultiKueue)
   bool slices = false;             // in a queue of Kueue it grows by slices of its Workload
+  bool surplus = false;            // there it asks for workers above its minimum by another Workload
   std::optional<int32_t> granted;  // the workers that Kueue has admitted; unset: no limit
   // The workers that preemption leaves it. Neither is part of the spec: the backend takes this one from the
   // ledger (AllowedWorkers in core/status.h).

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "operator/core/decide.h"
 
@@ -24,11 +25,11 @@ bool Manages(const Observed& o) {
 }
 
 // Whether the quota is enough for the gang.
-bool Suffices(const Job& job, const Workload& w) {
-  if (WorkersGranted(w) < job.min) return false;
-  return std::all_of(job.policy.roles.begin(), job.policy.roles.end(), [&](const auto& role) {
+bool Suffices(const Observed& o, const Workload& w) {
+  if (WorkersGranted(o, w) + SurplusGranted(o) < o.job.min) return false;
+  return std::all_of(o.job.policy.roles.begin(), o.job.policy.roles.end(), [&](const auto& role) {
     return role.replicas == 0 || std::any_of(w.grants.begin(), w.grants.end(), [&](const Grant& grant) {
-             return grant.name == role.name && grant.count >= role.replicas;
+             return grant.name == role.name && PodsGranted(o, grant) >= role.replicas;
            });
   });
 }
@@ -82,7 +83,7 @@ bool HeldByQuota(const Observed& o) {
   const bool started = HasStarted(o.status.ledger);
   if (o.quota->api != Quota::Api::kRead) return !started;
   const Workload* w = LiveWorkload(o);
-  if (w == nullptr || w->deleting || w->evicted || !Suffices(o.job, *w)) return true;
+  if (w == nullptr || w->deleting || w->evicted || !Suffices(o, *w)) return true;
   if (!w->admitted && !(started && ReplacedInAdvance(*o.quota, *w) != nullptr)) return true;
   return !started && !w->missing_flavor.empty();
 }
@@ -125,7 +126,7 @@ std::optional<QuotaHold> QuotaHoldOf(const Observed& o) {
   if (w->admitted)
     return QuotaHold{Reason::kWaitingForQuota,
                      fmt::format("{} workers are admitted, and the job needs {}: it is queued again",
-                                 WorkersGranted(*w), o.job.min)};
+                                 WorkersGranted(o, *w) + SurplusGranted(o), o.job.min)};
   if (w->waits_for.find("doesn't exist") != std::string::npos) {
     const char* create = w->waits_for.starts_with("ClusterQueue")
                              ? "create this ClusterQueue, or another LocalQueue in the job's namespace,"
@@ -183,7 +184,7 @@ bool SettleWorkload(const Observed& o, Time now, std::vector<Action>& actions, R
   for (const Workload& w : quota.workloads) {
     // A finished one cannot be admitted again.
     const bool unwanted = &w != live || o.job.suspend || (quota.queue.empty() && !w.reserved) ||
-                          (w.reserved && !w.evicted && !Suffices(o.job, w));
+                          (w.reserved && !w.evicted && !Suffices(o, w));
     if (!w.deleting && !unwanted) continue;
     ending = true;
     Remove(w, actions);
@@ -235,7 +236,7 @@ const Workload* NextSlice(const Observed& o, const Workload& live) {
 }
 
 bool Grows(const Observed& o, const Workload& live) {
-  return o.job.slices && !o.quota->queue.empty() && o.job.Wanted() > WorkersGranted(live);
+  return o.job.slices && !o.quota->queue.empty() && o.job.Wanted() > WorkersGranted(o, live);
 }
 
 // Appends what the other Workloads of a job that runs need: those that were replaced, and the one by which it
@@ -244,7 +245,7 @@ bool SettleSlices(const Observed& o, const Workload& live, std::vector<Action>& 
   const Workload* next = NextSlice(o, live);
   bool ending = false;
   for (const Workload& w : o.quota->workloads) {
-    if (&w == &live) continue;
+    if (&w == &live || w.surplus > 0) continue;
     if (&w == next && (w.reserved || Grows(o, live))) continue;
     ending = true;
     if (w.reserved && !w.finished && !w.deleting) {
@@ -276,17 +277,110 @@ bool SettleSlices(const Observed& o, const Workload& live, std::vector<Action>& 
   return true;
 }
 
+// Returns how many workers the job wants above those of `live`.
+int32_t SurplusWanted(const Observed& o, const Workload& live) {
+  return o.job.surplus && !o.quota->queue.empty() ? std::max(o.job.Wanted() - WorkersGranted(o, live), 0) : 0;
+}
+
+// Returns the surplus that waits in the queue, or will when it is cleared. nullptr: none.
+const Workload* WaitingSurplus(const Observed& o) {
+  for (const Workload& w : o.quota->workloads)
+    if (w.surplus > 0 && !w.finished && !w.deleting && (!w.reserved || w.evicted)) return &w;
+  return nullptr;
+}
+
+// Whether there is a pod of a worker for which the job has no quota.
+bool HasPodsBeyond(const Observed& o, int32_t workers) {
+  return std::any_of(o.pods.begin(), o.pods.end(), [&](const Pod& pod) {
+    const auto place = RolePlaceOf(pod.rank);
+    return place && place->role.empty() && place->index >= workers;
+  });
+}
+
+// Appends what the surpluses of a job that runs need, or their end. Returns true if that takes an action.
+// `used`: how many of the workers above `live` the job keeps; `running`: all of them run.
+bool SettleSurpluses(const Observed& o, const Workload& live, int32_t used, bool draining, bool running,
+                     std::vector<Action>& actions) {
+  const size_t before = actions.size();
+  const int32_t wanted = SurplusWanted(o, live);
+  const int32_t granted = SurplusGranted(o);
+  const Workload* waiting = WaitingSurplus(o);
+  const Workload* last = nullptr;  // of those with quota
+  int32_t coming = 0;              // workers of those with quota, admitted or not
+  std::set<int32_t> numbers;
+  for (const Workload& w : o.quota->workloads) {
+    if (w.surplus == 0) continue;
+    numbers.insert(w.surplus);
+    if (w.finished || w.deleting || (!w.reserved && (&w != waiting || wanted == 0))) {
+      Remove(w, actions, w.reserved ? 0 : w.revision);
+    } else if (w.reserved && !w.evicted) {
+      coming += WorkersGranted(o, w);
+      if (w.admitted && (last == nullptr || w.surplus > last->surplus)) last = &w;
+    }
+  }
+  if (actions.size() > before) return true;
+  for (const Workload& w : o.quota->workloads) {
+    // Its workers leave at their next step; Kueue gives the quota to others only when they are gone.
+    if (w.surplus == 0 || !w.reserved || !w.evicted || HasPodsBeyond(o, WorkersGranted(o, live) + granted))
+      continue;
+    SetWorkloadStatus clear = StatusOf(w, SetWorkloadStatus::Change::kClear);
+    clear.reason = w.eviction_reason;
+    clear.message = w.eviction_message;
+    actions.push_back(std::move(clear));
+    return true;
+  }
+  if (const int32_t unused = granted - used; last != nullptr && unused > 0 && !draining) {
+    const int32_t kept = WorkersGranted(o, *last) - unused;
+    if (kept <= 0) {
+      Remove(*last, actions);
+      return true;
+    }
+    SetWorkloadStatus give = StatusOf(*last, SetWorkloadStatus::Change::kGiveBack);
+    give.unused = {{kWorkerSet, last->pod_sets.front().count - kept}};
+    actions.push_back(std::move(give));
+    return true;
+  }
+  const int32_t missing = wanted - coming;
+  if (missing > 0 && (waiting == nullptr || !waiting->reserved)) {
+    MakeWorkload make;
+    make.queue = live.queue;
+    make.pod_sets = {{kWorkerSet, missing, missing > 1 ? 1 : 0}};
+    make.surplus = 1;
+    while (numbers.contains(make.surplus)) ++make.surplus;
+    if (waiting != nullptr) {
+      make.name = waiting->name;
+      make.uid = waiting->uid;
+      make.revision = waiting->revision;
+      make.surplus = waiting->surplus;
+    }
+    if (waiting == nullptr || waiting->queue != make.queue || waiting->pod_sets != make.pod_sets ||
+        waiting->outdated) {
+      actions.push_back(std::move(make));
+      return true;
+    }
+  } else if (missing <= 0 && waiting != nullptr && !waiting->reserved) {
+    Remove(*waiting, actions, waiting->revision);
+    return true;
+  }
+  for (const Workload& w : o.quota->workloads)
+    if (w.surplus > 0 && w.admitted && !w.evicted) ReportReady(w, running, actions);
+  return actions.size() > before;
+}
+
 }  // namespace
 
 std::string GrowthText(const Observed& o) {
   const Workload* live = LiveWorkload(o);
-  if (live == nullptr || !live->admitted || live->evicted || !Grows(o, *live)) return "";
-  const Workload* next = NextSlice(o, *live);
+  if (live == nullptr || !live->admitted || live->evicted) return "";
+  const Workload* next = Grows(o, *live)               ? NextSlice(o, *live)
+                         : SurplusWanted(o, *live) > 0 ? WaitingSurplus(o)
+                                                       : nullptr;
   if (next == nullptr || next->reserved) return "";
   const std::string position = PositionText(next->position);
-  return fmt::format("runs with {} of {} workers, and waits for more{}{}{}", WorkersGranted(*live),
-                     o.job.Wanted(), position.empty() ? "" : " at " + position,
-                     next->waits_for.empty() ? "" : ": ", next->waits_for);
+  return fmt::format("runs with {} of {} workers, and waits for more{}{}{}",
+                     WorkersGranted(o, *live) + SurplusGranted(o), o.job.Wanted(),
+                     position.empty() ? "" : " at " + position, next->waits_for.empty() ? "" : ": ",
+                     next->waits_for);
 }
 
 void ReportToQuota(const Observed& o, std::vector<Action>& actions) {
@@ -299,8 +393,9 @@ void ReportToQuota(const Observed& o, std::vector<Action>& actions) {
   if (w == nullptr || w->deleting || !w->admitted || w->evicted) return;
   if (SettleSlices(o, *w, actions) && !actions.empty()) return;
   const Ledger& ledger = o.status.ledger;
+  const int32_t base = WorkersGranted(o, *w);
   // What the spec asks for: workers that make room in our own queue come back.
-  const int32_t target = std::max(std::min(o.job.Wanted(), WorkersGranted(*w)), o.job.min);
+  const int32_t target = std::max(std::min(o.job.Wanted(), base + SurplusGranted(o)), o.job.min);
   int32_t running = static_cast<int32_t>(ledger.succeeded.size());
   bool draining = false;
   for (const Pod& pod : o.pods) {
@@ -310,20 +405,28 @@ void ReportToQuota(const Observed& o, std::vector<Action>& actions) {
                    ? 1
                    : 0;
   }
-  // The quota of workers that have left. Only a slice gets it back before the next admission.
-  if (const int32_t granted = WorkersGranted(*w); target < granted && !draining) {
+  if (SettleSurpluses(o, *w, std::max(target - base, 0), draining, running >= target, actions)) return;
+  // The quota of workers that have left or finished. Only a slice gets it back before the next admission.
+  if (o.job.slices && target < WorkersGranted(o, *w) && !draining) {
     const int32_t used = target - (o.job.first_differs ? 1 : 0);
-    if (o.job.slices) {
-      ResizeWorkload resize{w->name, w->uid, w->revision, w->pod_sets};
-      for (PodSet& set : resize.pod_sets)
-        if (set.name == kWorkerSet) set.count = std::min(set.count, used);
-      actions.push_back(std::move(resize));
-      return;
-    }
+    ResizeWorkload resize{w->name, w->uid, w->revision, w->pod_sets};
+    for (PodSet& set : resize.pod_sets)
+      if (set.name == kWorkerSet) set.count = std::min(set.count, used);
+    actions.push_back(std::move(resize));
+    return;
+  }
+  if (!o.job.slices && !draining) {
     SetWorkloadStatus give = StatusOf(*w, SetWorkloadStatus::Change::kGiveBack);
-    for (const PodSet& set : w->pod_sets)
-      if (set.name == kWorkerSet && set.count > used) give.unused.push_back({set.name, set.count - used});
-    if (!give.unused.empty()) {
+    bool more = false;
+    for (const PodSet& set : w->pod_sets) {
+      const int32_t workers = std::min(target, base) - (o.job.first_differs ? 1 : 0);
+      const int32_t wanted = set.name == kWorkerSet ? workers : set.count;
+      const int32_t used = std::max(wanted - FinishedIn(o, set.name), 0);
+      if (used < set.count) give.unused.push_back({set.name, set.count - used});
+      more |= std::any_of(w->grants.begin(), w->grants.end(),
+                          [&](const Grant& grant) { return grant.name == set.name && used < grant.count; });
+    }
+    if (more) {
       actions.push_back(std::move(give));
       return;
     }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <tuple>
 
 #include "operator/core/kueue_decide.h"
@@ -48,7 +49,7 @@ std::vector<PodSet> PodSetsOf(const Job& job) {
   std::vector<PodSet> sets;
   const int32_t first = job.first_differs ? 1 : 0;
   if (first > 0) sets.push_back({kMasterSet, 1});
-  if (const int32_t workers = job.Wanted() - first; workers > 0) {
+  if (const int32_t workers = (job.surplus ? job.min : job.Wanted()) - first; workers > 0) {
     const int32_t min = std::max(job.min - first, 1);
     // Kueue admits slices with all of their pods.
     sets.push_back({kWorkerSet, workers, min < workers && !job.slices ? min : 0});
@@ -71,7 +72,7 @@ const Workload* LiveWorkload(const Observed& o) {
   if (!o.quota) return nullptr;
   const Workload* live = nullptr;
   for (const Workload& w : o.quota->workloads)
-    if (!w.finished && (live == nullptr || DecidesBefore(w, *live))) live = &w;
+    if (!w.finished && w.surplus == 0 && (live == nullptr || DecidesBefore(w, *live))) live = &w;
   return live;
 }
 
@@ -83,10 +84,37 @@ const Workload* ReplacedInAdvance(const Quota& quota, const Workload& workload) 
   return nullptr;
 }
 
-int32_t WorkersGranted(const Workload& workload) {
+int32_t FinishedIn(const Observed& o, const std::string& set) {
+  if (o.job.in_place) return 0;
+  std::set<int32_t> ranks(o.status.ledger.succeeded.begin(), o.status.ledger.succeeded.end());
+  for (const Pod& pod : o.pods)
+    if (IsSuccess(o, pod)) ranks.insert(pod.rank);
+  return static_cast<int32_t>(
+      std::count_if(ranks.begin(), ranks.end(), [&](int32_t rank) { return PodSetOf(o.job, rank) == set; }));
+}
+
+int32_t PodsGranted(const Observed& o, const Grant& grant) {
+  return grant.count + std::min(grant.given_back, FinishedIn(o, grant.name));
+}
+
+int32_t WorkersGranted(const Observed& o, const Workload& workload) {
   int32_t workers = 0;
-  for (const Grant& grant : workload.grants)
-    if (grant.name == kWorkerSet || grant.name == kMasterSet) workers += grant.count;
+  int32_t finished = 0;
+  for (const Grant& grant : workload.grants) {
+    if (grant.name != kWorkerSet && grant.name != kMasterSet) continue;
+    workers += grant.count;
+    finished += PodsGranted(o, grant) - grant.count;
+  }
+  // Some of what was given back may be of workers above the present size.
+  return std::max(workers, std::min(workers + finished, o.status.ledger.gang_size));
+}
+
+int32_t SurplusGranted(const Observed& o) {
+  if (!o.quota) return 0;
+  int32_t workers = 0;
+  for (const Workload& w : o.quota->workloads)
+    if (w.surplus > 0 && w.admitted && !w.evicted && !w.finished && !w.deleting)
+      workers += WorkersGranted(o, w);
   return workers;
 }
 
@@ -102,9 +130,9 @@ void LimitToQuota(Observed& o) {
   o.job.granted.reset();
   const Workload* workload = LiveWorkload(o);
   if (workload != nullptr && workload->reserved) {
-    o.job.granted = WorkersGranted(*workload);
+    o.job.granted = WorkersGranted(o, *workload) + SurplusGranted(o);
     if (const Workload* before = ReplacedInAdvance(*o.quota, *workload))
-      o.job.granted = std::min(*o.job.granted, WorkersGranted(*before));
+      o.job.granted = std::min(*o.job.granted, WorkersGranted(o, *before));
   } else if (o.quota && o.quota->api != Quota::Api::kRead && o.status.ledger.gang_size > 0) {
     o.job.granted = o.status.ledger.gang_size;  // of the attempt that runs
   }

@@ -10,6 +10,11 @@
 // The Workload of a job with Job::slices is a slice. To grow, the job asks for a larger slice that replaces
 // it (Workload::replaces). Kueue charges the difference, and finishes the replaced slice when it has reserved
 // the quota of the larger one. The job has no more workers than before until that one is admitted.
+//
+// A job with Job::surplus first asks for its minimum. Once that is admitted, it asks for the other workers by
+// a second Workload, a *surplus*, of which Kueue may admit a part; then by a third one for the rest. Kueue
+// evicts what it admitted last first. So a job that is preempted shrinks in place, to its minimum if need be,
+// and stops only when that is evicted, too.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +43,8 @@ const char* PodsReadyName(PodsReady state);
 // What Kueue has reserved for a pod set.
 struct Grant {
   std::string name;
-  int32_t count = 0;
+  int32_t count = 0;       // without the pods that were given back
+  int32_t given_back = 0;  // those
   bool operator==(const Grant&) const = default;
 };
 
@@ -49,6 +55,7 @@ struct Workload {
   std::string queue;
   std::vector<PodSet> pod_sets;
   bool slice = false;
+  int32_t surplus = 0;    // from 1: asks for workers above the minimum of a job that runs
   std::string replaces;   // the slice that it replaces when it is admitted; empty: none
   std::string chain;      // the first of the slices that replaced each other; empty: it is no slice
   bool outdated = false;  // its templates or its priority are not those of the job
@@ -64,7 +71,7 @@ struct Workload {
   std::string waits_for;  // Kueue's message while nothing is reserved
   int32_t position = 0;   // in its queue, from 1; 0: unknown; kPositionsListed + 1: further back
   PodsReady pods_ready = PodsReady::kUnreported;
-  std::vector<Grant> grants;   // without the pods that were given back
+  std::vector<Grant> grants;
   std::string missing_flavor;  // a ResourceFlavor of the admission that does not exist; empty: none
   bool operator==(const Workload&) const = default;
 };
@@ -108,13 +115,21 @@ std::vector<PodSet> PodSetsOf(const Job& job);
 // Whether of two Workloads that are not finished `a` decides about their job rather than `b`: the one with
 // quota, and of two slices with quota the larger one once it is admitted.
 bool DecidesBefore(const Workload& a, const Workload& b);
-// Returns the Workload that decides about the job, of those that are not finished. nullptr: none.
+// Returns the Workload that decides about the job, of those that are not finished; never a surplus. nullptr:
+// none.
 const Workload* LiveWorkload(const Observed& observed);
 // Returns the slice with whose quota the job may run while `workload`, which replaces it, has all of the
 // job's quota and pending admission checks. nullptr: none.
 const Workload* ReplacedInAdvance(const Quota& quota, const Workload& workload);
-// Returns for how many workers the Workload has quota. REQUIRES: it is reserved.
-int32_t WorkersGranted(const Workload& workload);
+// Returns how many pods of the set have finished in this attempt, so that they need no quota any more. 0 if
+// agents may start them again.
+int32_t FinishedIn(const Observed& observed, const std::string& set);
+// Returns for how many pods of the set the job has quota, with those that have finished and gave theirs back.
+int32_t PodsGranted(const Observed& observed, const Grant& grant);
+// Returns the same for its workers. REQUIRES: the Workload is reserved.
+int32_t WorkersGranted(const Observed& observed, const Workload& workload);
+// Returns how many more workers the job may have by its surpluses.
+int32_t SurplusGranted(const Observed& observed);
 // Chooses the queue of a job without a label. One with a Workload stays in the queue of that: the Workload is
 // the record of the choice. Otherwise, a job without pods that waits to start is put into the LocalQueue
 // `default`, if its namespace has one. A backend calls this on what it has observed, and then LimitToQuota.

@@ -159,6 +159,7 @@ std::string ToString(const Action& action) {
                 fmt::format("MakeWorkload({} in queue {}", a.name.empty() ? "new" : a.name, a.queue);
             for (const PodSet& set : a.pod_sets) text += fmt::format(", {} x {}", set.count, set.name);
             if (!a.replaces.empty()) text += ", replaces " + a.replaces;
+            if (a.surplus > 0) text += fmt::format(", surplus {}", a.surplus);
             return text + ")";
           },
           [](const AdoptWorkload& a) { return fmt::format("AdoptWorkload({})", a.name); },

@@ -54,6 +54,9 @@
 //  I26. With the operator's gate, nothing is created for a gang that waits for room and has no pods: its
 //       supporting objects follow once places are reserved for it. Those of an earlier attempt may be updated
 //       while its pods end.
+//  I27. With the operator's gate, a gang gets places only in its turn: it takes no room in which one that is
+//       ahead of it in the queue could start, and leaves enough for the head of the queue to start before it
+//       ends. A new leader keeps to the same order.
 //
 // The controller adds two (control/controller.h): after a write, no decision from a view that does not
 // include it; after a write of unknown outcome, a live read first.
@@ -311,6 +314,7 @@ struct MakeWorkload {
   bool slice = false;  // as the next two, of core::Workload
   std::string replaces{};
   std::string chain{};  // empty: this one is the first
+  int32_t surplus = 0;  // the same
   bool operator==(const MakeWorkload&) const = default;
 };
 // Makes the job the owner of a ready-made Workload.

@@ -143,8 +143,9 @@ std::vector<Key> SimBackend::Keys() const {
   std::vector<Key> keys;
   for (const auto& [key, cached] : cache_)
     if (cached.job || !cached.pods.empty() || !cached.workloads.empty()) keys.push_back(key);
-  std::stable_sort(keys.begin(), keys.end(),
-                   [&](const Key& one, const Key& other) { return PriorityOf(one) > PriorityOf(other); });
+  std::stable_sort(keys.begin(), keys.end(), [&](const Key& one, const Key& other) {
+    return std::pair(-PriorityOf(one), AgeOf(one)) < std::pair(-PriorityOf(other), AgeOf(other));
+  });
   return keys;
 }
 
@@ -167,6 +168,11 @@ void SimBackend::NotifyWaiting() {
 int32_t SimBackend::PriorityOf(const Key& key) const {
   const auto it = options_.priorities.find(key);
   return it == options_.priorities.end() ? 0 : it->second;
+}
+
+int64_t SimBackend::AgeOf(const Key& key) const {
+  const auto it = options_.ages.find(key);
+  return it == options_.ages.end() ? 0 : it->second;
 }
 
 void SimBackend::NotifyOn(const std::string& node) {
@@ -402,21 +408,30 @@ Result<Revision> SimBackend::Reserve(const control::Write& write, const core::Re
   bool reserved = false;
   {
     std::optional<core::Capacity::WithoutClaim> lifted;
-    if (waiting_.MayUseClaim(write.key.ToString(), cached.standing, capacity_)) lifted.emplace(capacity_);
+    if (MayUseClaim(write.key, cached)) lifted.emplace(capacity_);
     const std::vector<core::Capacity::Ask> gang =
         AsksOf(write.key, cached, action.attempt, action.ranks, action.excluded_nodes);
     const std::vector<std::string> peers = PeersOf(write.key, cached, action.attempt);
-    const std::map<std::string, int32_t> rooms = RoomsOf(cached.job->job, action.excluded_nodes);
+    Placing placing;
+    placing.standing = cached.standing;
+    placing.head = waiting_.head();
+    placing.rooms = RoomsOf(cached.job->job, action.excluded_nodes);
+    {
+      const core::Capacity::WithoutClaim all_claims(capacity_);
+      placing.free = RoomByNode();
+    }
     const bool all = peers.empty() && gang.size() == 1 &&
                      std::none_of(wanted.begin(), wanted.end(),
                                   [&](const auto& id) { return capacity_.ReservedFor(id) != nullptr; });
     reserved = capacity_.Reserve(gang, peers);
     if (reserved && all && options_.on_reserved) {
-      std::map<std::string, int32_t> places;
-      for (const std::string& id : wanted) places[capacity_.DomainOf(id, kRack).value_or("")] += 1;
-      options_.on_reserved(write.key, rooms, places);
+      const core::Capacity::WithoutClaim all_claims(capacity_);
+      placing.left = RoomByNode();
+      for (const std::string& id : wanted) placing.places[capacity_.DomainOf(id, kRack).value_or("")] += 1;
+      options_.on_reserved(write.key, placing);
     }
   }
+  if (reserved) waiting_.Remove(write.key.ToString(), capacity_);
   waiting_.Refresh(capacity_);
   if (reserved || options_.never_says_full) return Revision{0};
   for (const std::string& id : wanted) capacity_.Unreserve(id);

@@ -23,12 +23,23 @@
 
 namespace ringmaster::sim {
 
+// How all pods of a gang got their places.
+struct Placing {
+  core::RoomQueue::Standing standing;
+  std::string head;                       // of the queue
+  std::map<std::string, int32_t> rooms;   // before that, in each domain; empty without a preferred topology
+  std::map<std::string, int32_t> free;    // before that, on each node, with what is claimed for others
+  std::map<std::string, int32_t> left;    // the same after it
+  std::map<std::string, int32_t> places;  // in each domain; nodes without the label are in the empty one
+};
+
 class SimBackend final : public control::Backend {
  public:
   struct Options {
     uint64_t seed = 1;
     std::map<control::Key, int32_t> priorities;  // of jobs in the queue for room; 0 for others
-    bool must_try = false;                       // whether pods are admitted is asked before they exist
+    std::map<control::Key, int64_t> ages;  // of jobs in that queue, the smaller, the older; 0 for others
+    bool must_try = false;                 // whether pods are admitted is asked before they exist
     // Planted bugs, which the simulator must find.
     bool forgets_reservations = false;  // pods occupy no room until they are bound
     bool keeps_reservations = false;    // even of pods that are gone
@@ -38,11 +49,10 @@ class SimBackend final : public control::Backend {
     bool scatters = false;              // a preferred topology is ignored when places are reserved
     bool forgets_domain = false;        // pods may use other domains than those of their places
     bool forgets_peers = false;         // a replacement gets a place in any domain
-    // Called when all pods of a gang got places: the room in each domain before that (nodes without the label
-    // have the empty one), and how many pods got places there.
-    std::function<void(const control::Key&, const std::map<std::string, int32_t>& rooms,
-                       const std::map<std::string, int32_t>& places)>
-        on_reserved;
+    bool ignores_turns = false;         // the queue orders by names only
+    bool takes_claims = false;          // any gang uses what is claimed for the head of the queue
+    // Called when all pods of a gang got places.
+    std::function<void(const control::Key&, const Placing&)> on_reserved;
   };
 
   SimBackend(World& world, Scheduler& scheduler, const Faults& faults, Options options);
@@ -85,6 +95,7 @@ class SimBackend final : public control::Backend {
     std::string reserved_uid;  // of the job: another one with its name has other needs
     std::vector<int32_t> reserved;
     mutable core::RoomQueue::Standing standing;  // when its room was looked for the last time
+    mutable std::optional<Time> room_since;      // since when it has room that it has not reserved
     mutable bool looked = false;                 // for its room, by this process
     mutable bool wants_room = false;             // then it did
     // Room that another job asks for, of this attempt.
@@ -130,6 +141,8 @@ class SimBackend final : public control::Backend {
   // The domain of the pod's reserved place, if the job has a topology.
   std::string DomainOf(const control::Key& key, const core::Job& job, const std::string& pod) const;
   // The room for pods of the job in each domain.
+  // The free room of each node; what is claimed for another gang is not free.
+  std::map<std::string, int32_t> RoomByNode();
   std::map<std::string, int32_t> RoomsOf(const core::Job& job, const std::vector<std::string>& excluded);
   void LearnNode(const std::string& name, const NodeTruth& node);
   void ReadNow(const control::Key& key);
@@ -142,7 +155,9 @@ class SimBackend final : public control::Backend {
   void PlanSoon() const;
   void PlanPreemptions() const;
   bool PreemptorWaits(const core::Preemption& preemption) const;
+  bool MayUseClaim(const control::Key& key, const Cached& cached) const;
   int32_t PriorityOf(const control::Key& key) const;
+  int64_t AgeOf(const control::Key& key) const;  // core::RoomQueue::Standing::created
   void NotifyOn(const std::string& node);
   Duration Random(Duration most);
   bool Chance(double probability) { return world_.faulty() && rng_.Chance(probability); }

@@ -77,12 +77,9 @@ std::string SimBackend::DomainOf(const Key& key, const core::Job& job, const std
   return capacity_.DomainOf(id, job.TopologyKey()).value_or("");
 }
 
-std::map<std::string, int32_t> SimBackend::RoomsOf(const core::Job& job,
-                                                   const std::vector<std::string>& excluded) {
+std::map<std::string, int32_t> SimBackend::RoomByNode() {
   std::map<std::string, int32_t> rooms;
-  if (job.topology_preferred.empty()) return rooms;
   for (const auto& [name, node] : world_.nodes()) {
-    if (std::find(excluded.begin(), excluded.end(), name) != excluded.end()) continue;
     core::Capacity::Shape& there = shapes_[{"", "", "", {"only", name}}];
     if (!there) {
       core::PodShape shape = *ShapeOf({}, {});
@@ -90,9 +87,23 @@ std::map<std::string, int32_t> SimBackend::RoomsOf(const core::Job& job,
       there = std::make_shared<const core::PodShape>(std::move(shape));
     }
     const int32_t room = capacity_.RoomFor(there, std::numeric_limits<int32_t>::max());
-    if (room > 0) rooms[node.domain] += room;
+    if (room > 0) rooms[name] = room;
   }
   return rooms;
+}
+
+std::map<std::string, int32_t> SimBackend::RoomsOf(const core::Job& job,
+                                                   const std::vector<std::string>& excluded) {
+  std::map<std::string, int32_t> rooms;
+  if (job.topology_preferred.empty()) return rooms;
+  for (const auto& [name, room] : RoomByNode())
+    if (std::find(excluded.begin(), excluded.end(), name) == excluded.end())
+      rooms[world_.nodes().at(name).domain] += room;
+  return rooms;
+}
+
+bool SimBackend::MayUseClaim(const Key& key, const Cached& cached) const {
+  return options_.takes_claims || waiting_.MayUseClaim(key.ToString(), cached.standing, capacity_);
 }
 
 core::Fit SimBackend::FitOf(const Key& key, const Cached& cached, const core::Observed& o) const {
@@ -120,19 +131,27 @@ core::Fit SimBackend::FitOf(const Key& key, const Cached& cached, const core::Ob
   if (options_.forgets_reservations && cached.reserved_attempt == attempt) fit.reserved = cached.reserved;
   const auto reserved = static_cast<int32_t>(fit.reserved.size());
   cached.standing = core::StandingOf(o);
-  cached.standing.priority = PriorityOf(key);
+  cached.standing.priority = options_.ignores_turns ? 0 : PriorityOf(key);
+  cached.standing.created = options_.ignores_turns ? 0 : AgeOf(key);
   const std::vector<core::Capacity::Ask> gang = AsksOf(key, cached, attempt, open, excluded);
   core::GangRoom room;
   {
     std::optional<core::Capacity::WithoutClaim> lifted;
-    if (waiting_.MayUseClaim(key.ToString(), cached.standing, capacity_)) lifted.emplace(capacity_);
+    if (MayUseClaim(key, cached)) lifted.emplace(capacity_);
     room = core::RoomOf(capacity_, gang, peers);
   }
   fit.room = reserved + room.room;
   fit.missing = room.missing;
-  if (const auto awaited = core::AwaitedRoom(o, fit, now)) {
+  const auto queued = core::QueuedRoom(o, fit, now);
+  const bool has_room = queued && fit.room >= static_cast<int32_t>(ranks.size());
+  if (!has_room)
+    cached.room_since.reset();
+  else if (!cached.room_since)
+    cached.room_since = now;
+  if (queued && (!has_room || now - *cached.room_since < core::kTurnLimit)) {
     core::RoomQueue::Wait wait;
-    int32_t left = *awaited - reserved;
+    int32_t left = *queued - reserved;
+    if (has_room) room.short_of = 0;  // each ask has pods
     for (size_t i = 0; i < gang.size(); ++i) {
       const int32_t pods = std::min(left, static_cast<int32_t>(gang[i].pods.size()));
       left -= pods;
@@ -146,7 +165,7 @@ core::Fit SimBackend::FitOf(const Key& key, const Cached& cached, const core::Ob
     }
     wait.peers = room.peers;
     wait.standing = cached.standing;
-    wait.preempts = core::MayPreempt(o);
+    wait.preempts = !has_room && core::MayPreempt(o);
     waiting_.Set(key.ToString(), std::move(wait), capacity_);
   } else {
     waiting_.Remove(key.ToString(), capacity_);

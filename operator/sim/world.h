@@ -120,8 +120,8 @@ class World {
     std::function<void(const std::string& node)> node_changed;
     std::function<void(const control::Key&)> workload_changed;
     std::function<void()> default_queue_changed;
-    // Called before the quota of the job with this uid is given to others.
-    std::function<void(const control::Key&, const std::string& job_uid)> quota_freed;
+    // Called before the quota of the Workload is given to others.
+    std::function<void(const control::Key&, const WorkloadTruth&)> quota_freed;
     std::function<void(const control::Key&, const core::ReleaseGang&)>
         released;  // before the release is applied
   };

@@ -78,7 +78,9 @@ Result<Revision> World::MakeWorkload(const Key& key, JobTruth& job, const core::
   if (job.job.deleted) return Error{Code::kForbidden, "the job is being deleted"};
   if (auto refusal = RefusesPods("workload")) return *refusal;
   if (action.name.empty()) {
-    const std::string name = action.replaces.empty() ? key.name + "-" + job.job.uid : action.replaces + "+";
+    const std::string name =
+        (action.replaces.empty() ? key.name + "-" + job.job.uid : action.replaces + "+") +
+        (action.surplus > 0 ? fmt::format("-surplus-{}", action.surplus) : "");
     for (const WorkloadTruth& w : workloads_[key])
       if (w.workload.name == name) return Error{Code::kAlreadyExists, "workload " + name + " exists"};
     WorkloadTruth& truth = workloads_[key].emplace_back();
@@ -89,6 +91,7 @@ Result<Revision> World::MakeWorkload(const Key& key, JobTruth& job, const core::
     truth.workload.pod_sets = action.pod_sets;
     truth.workload.slice = action.slice;
     truth.workload.replaces = action.replaces;
+    truth.workload.surplus = action.surplus;
     truth.workload.held = true;
     return Touch(key, truth.workload);
   }
@@ -129,7 +132,7 @@ Result<Revision> World::SetWorkloadStatus(const Key& key, const core::SetWorkloa
   switch (action.change) {
     case Change::kClear:
       for (const Observer& observer : observers_)
-        if (observer.quota_freed) observer.quota_freed(key, (*found)->owner_uid);
+        if (observer.quota_freed) observer.quota_freed(key, **found);
       w.reserved = w.admitted = false;
       w.grants.clear();
       w.waits_for = action.message;
@@ -144,8 +147,12 @@ Result<Revision> World::SetWorkloadStatus(const Key& key, const core::SetWorkloa
     case Change::kGiveBack:
       for (const core::Grant& unused : action.unused)
         for (size_t i = 0; i < w.grants.size(); ++i)
-          if (w.grants[i].name == unused.name)
-            w.grants[i].count = std::min(w.grants[i].count, w.pod_sets[i].count - unused.count);
+          if (w.grants[i].name == unused.name) {
+            core::Grant& grant = w.grants[i];
+            const int32_t left = std::min(grant.count, w.pod_sets[i].count - unused.count);
+            grant.given_back += grant.count - left;
+            grant.count = left;
+          }
       break;
   }
   return Touch(key, w);
@@ -158,7 +165,7 @@ Result<Revision> World::DeleteWorkload(const Key& key, const core::DeleteWorkloa
     return Error{Code::kConflict, action.name + " has changed"};
   if ((*found)->workload.reserved && !(*found)->workload.finished)
     for (const Observer& observer : observers_)
-      if (observer.quota_freed) observer.quota_freed(key, (*found)->owner_uid);
+      if (observer.quota_freed) observer.quota_freed(key, **found);
   (*found)->workload.deleting = true;
   Touch(key, (*found)->workload);
   RemoveWorkloads(key);

@@ -88,6 +88,14 @@ int32_t RankOf(const api::TrainingJob& job, const std::string& set) {
   return core::RankInRole(set, 0);
 }
 
+// 0: the text is no positive number.
+int32_t PositiveNumber(std::string_view text) {
+  int32_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc() && rest == end && number > 0 ? number : 0;
+}
+
 }  // namespace
 
 bool IsPassedOn(std::string_view annotation) {
@@ -95,20 +103,23 @@ bool IsPassedOn(std::string_view annotation) {
 }
 
 std::optional<int32_t> MaximumSeconds(std::string_view label) {
-  int32_t number = 0;
-  const char* const end = label.data() + label.size();
-  const auto [rest, error] = std::from_chars(label.data(), end, number);
-  if (error != std::errc() || rest != end || number <= 0) return std::nullopt;
-  return number;
+  const int32_t number = PositiveNumber(label);
+  return number > 0 ? std::optional(number) : std::nullopt;
 }
 
-std::string WorkloadName(const std::string& job, const std::string& job_uid, const std::string& replaces) {
-  const std::string identity = replaces.empty() ? job_uid : job_uid + "/" + replaces;
+int32_t SurplusNumber(std::string_view annotation) { return PositiveNumber(annotation); }
+
+// No name of a slice has a slash.
+std::string SurplusPart(int32_t number) { return "surplus/" + std::to_string(number); }
+
+std::string WorkloadName(const std::string& job, const std::string& job_uid, const std::string& part) {
+  const std::string identity = part.empty() ? job_uid : job_uid + "/" + part;
   return job + "-" + HashHex(HashOf(identity)).substr(0, 5);
 }
 
 Json WorkloadOf(const api::TrainingJob& job, const std::string& job_uid, const WorkloadInputs& inputs) {
-  const std::string name = WorkloadName(job.metadata.name, job_uid, inputs.replaces);
+  const std::string name = WorkloadName(job.metadata.name, job_uid,
+                                        inputs.surplus > 0 ? SurplusPart(inputs.surplus) : inputs.replaces);
   Json workload = NewObject(kWorkloadVersion, "Workload", name, job, job_uid);
   Json& metadata = workload["metadata"];
   metadata["labels"]["kueue.x-k8s.io/job-uid"] = job_uid;
@@ -137,6 +148,7 @@ Json WorkloadOf(const api::TrainingJob& job, const std::string& job_uid, const W
     metadata["annotations"][kElasticAnnotation] = "true";
     metadata["annotations"][kChainAnnotation] = inputs.chain.empty() ? name : inputs.chain;
   }
+  if (inputs.surplus > 0) metadata["annotations"][kSurplusAnnotation] = std::to_string(inputs.surplus);
   if (!inputs.replaces.empty())
     metadata["annotations"][kReplacesAnnotation] = job.metadata.namespace_ + "/" + inputs.replaces;
   return workload;

@@ -44,6 +44,7 @@ struct WorkloadInputs {
   bool slice = false;
   std::string replaces;
   std::string chain;
+  int32_t surplus = 0;
 };
 
 // Kueue's annotations of a job, and of the slices of a job that grows by them.
@@ -51,6 +52,11 @@ inline constexpr const char* kElasticAnnotation = "kueue.x-k8s.io/elastic-job"; 
 inline constexpr const char* kReplacesAnnotation =
     "kueue.x-k8s.io/workload-slice-replacement-for";  // namespace/name
 inline constexpr const char* kChainAnnotation = "kueue.x-k8s.io/workload-slice-name";
+
+// Of a Workload of a job's workers above its minimum: its number.
+inline constexpr const char* kSurplusAnnotation = "ringmaster.dev/surplus";
+// Returns the value of kSurplusAnnotation. 0: the Workload is no surplus.
+int32_t SurplusNumber(std::string_view annotation);
 
 // Whether the Workload has this annotation of its job: the gates of its admission, and the parameters of its
 // ProvisioningRequests.
@@ -64,9 +70,9 @@ inline constexpr const char* kMultiKueue = "kueue.x-k8s.io/multikueue";
 inline constexpr const char* kPrebuiltWorkload = "kueue.x-k8s.io/prebuilt-workload-name";
 
 // Returns at most 54 characters: Kueue uses the name as a label value. Another job of this name has another.
-// `replaces`: the name of the slice that it replaces; empty: none.
-std::string WorkloadName(const std::string& job, const std::string& job_uid,
-                         const std::string& replaces = {});
+// `part`: the name of the slice that it replaces, or SurplusPart of a surplus; empty: neither.
+std::string WorkloadName(const std::string& job, const std::string& job_uid, const std::string& part = {});
+std::string SurplusPart(int32_t number);
 
 // Returns the Workload. Its templates have only what Kueue counts and compares with flavours: a newer
 // operator renders the same.

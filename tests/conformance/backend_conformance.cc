@@ -424,7 +424,7 @@ TEST_P(BackendConformance, AWorkloadLives) {
   core::SetWorkloadStatus give = change(core::SetWorkloadStatus::Change::kGiveBack);
   give.unused = {{core::kWorkerSet, 1}};
   Change(give);
-  EXPECT_EQ(core::WorkersGranted(*WorkloadOf()), 2);
+  EXPECT_EQ(core::WorkersGranted({}, *WorkloadOf()), 2);
   core::SetWorkloadStatus clear = change(core::SetWorkloadStatus::Change::kClear);
   clear.reason = "Preempted";
   Change(clear);

@@ -131,6 +131,7 @@ std::shared_ptr<const WorkloadRecord> DecodeWorkload(const Json& object, const M
   core::Workload& w = record->workload;
   w.slice = json::Text(annotations, wiring::kElasticAnnotation) == "true";
   w.chain = json::Text(annotations, wiring::kChainAnnotation);
+  w.surplus = wiring::SurplusNumber(json::Text(annotations, wiring::kSurplusAnnotation));
   const std::string_view replaces = json::Text(annotations, wiring::kReplacesAnnotation);
   w.replaces = replaces.substr(replaces.find('/') + 1);
   w.name = meta.name;
@@ -171,8 +172,9 @@ std::shared_ptr<const WorkloadRecord> DecodeWorkload(const Json& object, const M
   for (const Json& entry : json::Items(admission, "podSetAssignments")) {
     const std::string_view name = json::Text(entry, "name");
     const int64_t most = left[name];
-    w.grants.push_back(
-        {std::string(name), static_cast<int32_t>(std::min(json::Integer(entry, "count", most), most))});
+    const int64_t assigned = json::Integer(entry, "count", most + unused[name]);
+    w.grants.push_back({std::string(name), static_cast<int32_t>(std::min(assigned, most)),
+                        static_cast<int32_t>(std::max<int64_t>(assigned - most, 0))});
     WorkloadRecord::Set& set = record->admitted[std::string(name)];
     for (const auto& [resource, flavor] : Texts(json::Child(entry, "flavors"))) set.flavors.push_back(flavor);
     std::sort(set.flavors.begin(), set.flavors.end());

@@ -189,6 +189,7 @@ class KubeBackend final : public control::Backend {
     int64_t reserved_attempt = 0;
     std::vector<std::string> reserved;        // pods, by their names in capacity_
     core::RoomQueue::Standing standing;       // when its room was looked for the last time
+    std::optional<Time> room_since;           // since when it has room that it has not reserved
     bool looked = false;                      // for its room, by this process
     bool wants_room = false;                  // then it did
     std::optional<core::Preemption> request;  // room that another job asks for

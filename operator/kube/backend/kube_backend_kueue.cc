@@ -254,9 +254,23 @@ void KubeBackend::ReadQuota(const JobRecord& job, core::Observed& observed) cons
 
 wiring::Admission KubeBackend::AdmissionOf(const JobRecord& job, int32_t rank) const {
   std::shared_ptr<const WorkloadRecord> live;
+  std::map<int32_t, std::shared_ptr<const WorkloadRecord>> surpluses;
   for (const auto& record : workloads_.Group(job.key.ToString())) {
-    if (record->owner_uid != job.uid || record->workload.finished || !record->workload.reserved) continue;
-    if (!live || core::DecidesBefore(record->workload, live->workload)) live = record;
+    const core::Workload& w = record->workload;
+    if (record->owner_uid != job.uid || w.finished || !w.reserved) continue;
+    if (w.surplus > 0 && w.admitted && !w.evicted)
+      surpluses[w.surplus] = record;
+    else if (w.surplus == 0 && (!live || core::DecidesBefore(w, live->workload)))
+      live = record;
+  }
+  // The workers of the surpluses are the last ones.
+  if (const auto place = core::RolePlaceOf(rank); live && place && place->role.empty()) {
+    int32_t before = core::WorkersGranted({}, live->workload);
+    for (const auto& [number, surplus] : surpluses) {
+      if (place->index < before) break;
+      live = surplus;
+      before += core::WorkersGranted({}, surplus->workload);
+    }
   }
   const std::string name = core::PodSetOf(job.spec->job, rank);
   if (!live || !live->admitted.contains(name)) return {};
@@ -317,6 +331,7 @@ void KubeBackend::Perform(const Job& job, const control::Write& write, const cor
   inputs.slice = action.slice;
   inputs.replaces = action.replaces;
   inputs.chain = action.chain;
+  inputs.surplus = action.surplus;
   Json workload = wiring::WorkloadOf(job->ToApi(), job->uid, inputs);
   if (action.name.empty()) {
     client_.Create(kWorkloads, write.key.namespace_, workload,

@@ -188,9 +188,20 @@ core::Fit KubeBackend::FitOf(const JobRecord& job, const core::Observed& observe
   const std::string head = waiting_.head();
   // What follows changes the need of this job only, so others need no copy.
   const auto head_wait = head == name ? std::optional(*waiting_.HeadWait()) : std::nullopt;
-  if (const auto awaited = core::AwaitedRoom(observed, fit, now)) {
+  const auto queued = core::QueuedRoom(observed, fit, now);
+  const bool has_room = queued && fit.room >= all;
+  std::optional<Time>& room_since = StateOf(job).room_since;
+  if (!has_room)
+    room_since.reset();
+  else if (!room_since)
+    room_since = now;
+  if (queued && (!has_room || now - *room_since < core::kTurnLimit)) {
     core::RoomQueue::Wait wait;
-    int32_t left = *awaited;
+    const auto open = [&](const Alike& kind) {
+      return !std::all_of(kind.ranks.begin(), kind.ranks.end(), is_reserved);
+    };
+    if (has_room) seen.short_of = &*std::find_if(kinds.begin(), kinds.end(), open);
+    int32_t left = *queued;
     for (const Alike& kind : kinds) {
       const int32_t of_kind = std::min(left, static_cast<int32_t>(kind.ranks.size()));
       left -= of_kind;
@@ -206,7 +217,7 @@ core::Fit KubeBackend::FitOf(const JobRecord& job, const core::Observed& observe
     }
     wait.peers = std::move(seen.peers);
     wait.standing = standing;
-    wait.preempts = core::MayPreempt(observed) && priority.preempts;
+    wait.preempts = !has_room && core::MayPreempt(observed) && priority.preempts;
     waiting_.Set(name, std::move(wait), capacity_);
   } else {
     waiting_.Remove(name, capacity_);
@@ -265,6 +276,7 @@ void KubeBackend::Perform(const Job& job, const control::Write& write, const cor
         if (waiting_.MayUseClaim(name, state.standing, capacity_)) lifted.emplace(capacity_);
         reserved = capacity_.Reserve(gang, peers);
       }
+      if (reserved) waiting_.Remove(name, capacity_);
       waiting_.Refresh(capacity_);
       reserved = reserved && std::all_of(wanted.begin(), wanted.end(), [&](const std::string& pod) {
                    return capacity_.ReservedFor(pod) != nullptr;

@@ -59,6 +59,7 @@ struct JobRecord {
     job.orphans = orphans;
     job.remote = remote;
     job.slices = slices && !remote && prebuilt.empty();
+    job.surplus &= !slices && !remote && prebuilt.empty();
     job.allowed = core::AllowedWorkers(status.ledger);
     return job;
   }

@@ -47,7 +47,7 @@ Checker::Checker(World& world, const Scheduler& scheduler) : world_(world), sche
     for (const core::PodRef& ref : release.pods) uids.insert(ref.uid);
     CheckRoom(key.name + " was released", uids);
   };
-  observer.quota_freed = [this](const Key& key, const std::string& uid) { CheckQuotaFreed(key, uid); };
+  observer.quota_freed = [this](const Key& key, const WorkloadTruth& freed) { CheckQuotaFreed(key, freed); };
   world_.Observe(std::move(observer));
 }
 
@@ -136,6 +136,11 @@ void Checker::CheckLedger(const JobTruth& job, Shadow& shadow) {
 int32_t Checker::PriorityOf(const Key& key) const {
   const auto it = priorities_.find(key);
   return it == priorities_.end() ? 0 : it->second;
+}
+
+int64_t Checker::AgeOf(const Key& key) const {
+  const auto it = ages_.find(key);
+  return it == ages_.end() ? 0 : it->second;
 }
 
 // Measures the room in the true state, like CheckRoom: a lagging view only underestimates it.
@@ -260,6 +265,7 @@ void Checker::CheckRoom(const std::string& what, const std::set<std::string>& ui
 }
 
 void Checker::OnTick(bool led) {
+  WatchWaiting();
   for (const auto& [key, job] : world_.jobs()) {
     Shadow& shadow = shadows_[key];
     Require(!job.gang.order || job.gang.order_term == world_.term(), "I15",
@@ -287,7 +293,7 @@ void Checker::OnPod(const Key& key, const std::string& name) {
   auto now = job->pods.find(name);
   if (now == job->pods.end()) {
     if (old == shadow.pods.end()) return;
-    CheckRemoved(*job, shadow, old->second);
+    CheckRemoved(key, *job, shadow, old->second);
     shadow.disturbed |=
         old->second.attempt == shadow.ledger.attempt && old->second.phase != core::PodPhase::kSucceeded;
     shadow.pods.erase(old);
@@ -357,7 +363,7 @@ void Checker::CheckCreated(const Key& key, const JobTruth& job, const core::Pod&
           "I22", pod.name + " was created without quota");
 }
 
-void Checker::CheckRemoved(const JobTruth& job, const Shadow& shadow, const core::Pod& pod) {
+void Checker::CheckRemoved(const Key& key, const JobTruth& job, const Shadow& shadow, const core::Pod& pod) {
   const core::Ledger& ledger = job.status.ledger;
   const bool running_job = !job.job.deleted && ledger.outcome == core::Outcome::kNone && !ledger.suspended &&
                            !ledger.stop_since && ledger.attempt == pod.attempt;
@@ -365,9 +371,15 @@ void Checker::CheckRemoved(const JobTruth& job, const Shadow& shadow, const core
       pod.deleting())
     return;
   if (scheduler_.now() - shadow.spec_changed < kSpecLag) return;
-  core::Job allowed = job.job;
-  allowed.allowed = core::AllowedWorkers(ledger);
-  if (!allowed.HasRank(allowed.Target(), pod.rank)) return;
+  core::Observed o;
+  o.job = job.job;
+  o.job.allowed = core::AllowedWorkers(ledger);
+  o.status = job.status;
+  o.quota.emplace();
+  o.quota->api = core::Quota::Api::kRead;
+  for (const WorkloadTruth& w : world_.WorkloadsOf(key)) o.quota->workloads.push_back(w.workload);
+  core::LimitToQuota(o);
+  if (!o.job.HasRank(o.job.Target(), pod.rank)) return;
   Require(Holds(ledger.counted, pod.uid), "I5",
           fmt::format("{} (exit {}) was removed and not counted", pod.name, pod.exit_code));
 }
@@ -376,6 +388,7 @@ void Checker::OnDecision(const core::Observed& o, const core::Decision& decision
   constexpr int64_t kEndless = 10'000;  // a few jobs need some dozens
   decided_then_ = std::exchange(decided_at_, scheduler_.now()) == scheduler_.now() ? decided_then_ + 1 : 1;
   Require(decided_then_ < kEndless, "Livelock", "decisions without end: " + decision.reason);
+  NoteWaiting(o, decision, now);
   size_t writes = 0;
   const core::Ledger& ledger = o.status.ledger;
   for (const core::Action& action : decision.actions) {

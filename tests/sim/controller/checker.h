@@ -9,7 +9,9 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "operator/sim/sim_backend.h"
 #include "operator/sim/world.h"
 
 namespace ringmaster::sim {
@@ -26,8 +28,11 @@ class Checker {
   // Skips the checks that depend on wall clocks, since those of this run are wrong at times.
   void ClocksAreWrong() { clocks_are_wrong_ = true; }
 
-  // The priorities of the jobs; 0 for others.
-  void SetPriorities(std::map<control::Key, int32_t> priorities) { priorities_ = std::move(priorities); }
+  // The priorities of the jobs, and their ages as RoomQueue::Standing::created has them; 0 for others.
+  void SetTurns(std::map<control::Key, int32_t> priorities, std::map<control::Key, int64_t> ages) {
+    priorities_ = std::move(priorities);
+    ages_ = std::move(ages);
+  }
 
   // Checks what must hold at any time, or after a delay. Called once per simulated second. `led`: a leader
   // runs.
@@ -35,9 +40,8 @@ class Checker {
   // Checks a decision, and that decisions at one moment come to an end. Called before its commands are
   // carried out.
   void OnDecision(const core::Observed& observed, const core::Decision& decision, Time now);
-  // Checks in how many domains a gang with a preferred topology got its places. `rooms`: before that.
-  void OnReserved(const control::Key& key, const std::map<std::string, int32_t>& rooms,
-                  const std::map<std::string, int32_t>& places);
+  // Checks in how many domains a gang with a preferred topology got its places, and whether it was its turn.
+  void OnReserved(const control::Key& key, const Placing& placing);
   // Checks that the job is at rest. Called at the end of the run.
   void OnEnd(const control::Key& key, bool settled);
 
@@ -58,6 +62,16 @@ class Checker {
     int64_t spec_generation = 0;
   };
 
+  // A gang that waits for room before it can run.
+  struct Waiting {
+    std::string job_uid;
+    int32_t pods = 0;     // that need room
+    bool simple = false;  // it has no pods, and any node will do that is not excluded
+    std::vector<std::string> excluded;
+    std::optional<Time> since;       // without a change of nodes or of its spec; only of a simple one
+    std::optional<Time> fits_since;  // the same, with room for its pods
+  };
+
   void OnJob(const control::Key& key);
   void OnPod(const control::Key& key, const std::string& name);
   void CheckLedger(const JobTruth& job, Shadow& shadow);
@@ -67,6 +81,14 @@ class Checker {
   // Whether the preemption has lasted too long although the other job does not wait.
   bool Outlasts(const control::Key& key, const JobTruth& job);
   int32_t PriorityOf(const control::Key& key) const;
+  int64_t AgeOf(const control::Key& key) const;
+  void NoteWaiting(const core::Observed& observed, const core::Decision& decision, Time now);
+  void WatchWaiting();
+  bool Waits(const control::Key& key, const Waiting& waiting) const;
+  bool HeldByQuota(const control::Key& key, const JobTruth& job) const;
+  int32_t PlacesFor(const Waiting& waiting) const;  // on nodes that it may use, with those in use
+  static int32_t RoomIn(const std::map<std::string, int32_t>& nodes, const Waiting& waiting);
+  void CheckTurn(const control::Key& key, const Placing& placing);
   void CheckCounters(const core::Ledger& before, const core::Ledger& after);
   // Whether there is room for these pods, in addition to all that may be scheduled.
   void CheckRoom(const std::string& what, const std::set<std::string>& uids);
@@ -75,11 +97,11 @@ class Checker {
   void CheckSuspects(const core::Observed& o, const core::Ledger& after, Time now);
   bool Stray(const JobTruth& job) const;
   bool StartsWithDefaultQueue(const JobTruth& job) const;
-  static int32_t WorkersAdmitted(const core::Quota& quota);
+  static int32_t WorkersAdmitted(const core::Observed& o);
   void CheckAdmitted(const core::Observed& o, const core::CreatePod& create);
   void CheckCreated(const control::Key& key, const JobTruth& job, const core::Pod& pod);
-  void CheckQuotaFreed(const control::Key& key, const std::string& job_uid);
-  void CheckRemoved(const JobTruth& job, const Shadow& shadow, const core::Pod& pod);
+  void CheckQuotaFreed(const control::Key& key, const WorkloadTruth& freed);
+  void CheckRemoved(const control::Key& key, const JobTruth& job, const Shadow& shadow, const core::Pod& pod);
   void Require(bool holds, const char* invariant, const std::string& what);
 
   World& world_;
@@ -87,6 +109,8 @@ class Checker {
   std::map<control::Key, Shadow> shadows_;
   std::optional<std::string> breach_;
   std::map<control::Key, int32_t> priorities_;
+  std::map<control::Key, int64_t> ages_;
+  std::map<control::Key, Waiting> waiting_;
   bool clocks_are_wrong_ = false;
   Time decided_at_{};
   int64_t decided_then_ = 0;               // decisions at that moment

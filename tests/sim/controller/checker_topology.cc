@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 
+#include "operator/core/decide.h"
 #include "tests/sim/controller/checker.h"
 
 namespace ringmaster::sim {
@@ -32,8 +33,9 @@ void Checker::CheckDomain(const JobTruth& job, const core::Pod& pod) {
   }
 }
 
-void Checker::OnReserved(const Key& key, const std::map<std::string, int32_t>& rooms,
-                         const std::map<std::string, int32_t>& places) {
+void Checker::OnReserved(const Key& key, const Placing& placing) {
+  CheckTurn(key, placing);
+  const std::map<std::string, int32_t>&rooms = placing.rooms, &places = placing.places;
   const JobTruth* job = world_.Find(key);
   if (job == nullptr || job->job.topology_preferred.empty()) return;
   int32_t pods = 0;

@@ -368,6 +368,10 @@ const char* MutationName(Mutation mutation) {
       return "ignores-default-queue";
     case Mutation::kPreparesWaitingGangs:
       return "prepares-waiting-gangs";
+    case Mutation::kIgnoresTurns:
+      return "ignores-turns";
+    case Mutation::kTakesClaims:
+      return "takes-claims";
   }
   return "?";
 }

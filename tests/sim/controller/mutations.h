@@ -72,9 +72,11 @@ enum class Mutation : int {
   kGrowsUngranted,         // starts workers before Kueue has admitted the larger slice
   kIgnoresDefaultQueue,    // starts a job without a label as if its namespace had no queue
   kPreparesWaitingGangs,   // creates the supporting objects of a gang that waits for room
+  kIgnoresTurns,           // the queue orders gangs by their names
+  kTakesClaims,            // any gang uses the room that is claimed for the head of the queue
 };
 // All but the first, which changes nothing.
-inline constexpr int kMutations = static_cast<int>(Mutation::kPreparesWaitingGangs);
+inline constexpr int kMutations = static_cast<int>(Mutation::kTakesClaims);
 const char* MutationName(Mutation mutation);
 
 using Decider = std::function<core::Decision(const core::Observed&, Time)>;

@@ -35,6 +35,7 @@ class Simulation {
         must_try_(SplitMix64(KeyedRandom(seed, 30)).Chance(0.3)),
         rival_priority_(static_cast<int32_t>(SplitMix64(KeyedRandom(seed, 22)).Below(3)) - 1),
         third_priority_((rival_priority_ + 2 + static_cast<int32_t>(KeyedRandom(seed, 24) % 2)) % 3 - 1),
+        ages_(DrawAges(KeyedRandom(seed, 31))),
         mutation_(mutation),
         trace_(trace),
         faults_(Faults::Draw(rng_)),
@@ -42,13 +43,14 @@ class Simulation {
         has_kueue_(kueue_.Chance(0.4)),
         default_(KeyedRandom(seed, 28)),
         slices_(KeyedRandom(seed, 29)),
+        surplus_(KeyedRandom(seed, 32)),
         has_default_(has_kueue_ && default_.Chance(0.5)),
         world_(scheduler_, DrawWorld(KeyedRandom(seed, 2))),
         checker_(world_, scheduler_) {
     for (uint64_t i = 0; i < 2; ++i)
       processes_.push_back(std::make_unique<Process>(world_, scheduler_, faults_,
                                                      BackendOptions(KeyedRandom(seed, 3 + i)), mutation));
-    checker_.SetPriorities(BackendOptions(0).priorities);
+    checker_.SetTurns(BackendOptions(0).priorities, BackendOptions(0).ages);
     if (faults_.clock > 0) checker_.ClocksAreWrong();
     autoscaler_ = rng_.Chance(0.2);
     jobs_ = world_.provider() != core::GangProvider::kNone && rng_.Chance(0.4) ? 2 : 1;
@@ -90,6 +92,8 @@ class Simulation {
     core::Job job = DrawJob(key);
     const int64_t steps = DrawSteps();
     job.slices = has_kueue_ && slices_.Chance(0.5);
+    job.surplus =
+        has_kueue_ && job.in_place && !job.slices && job.policy.roles.empty() && surplus_.Chance(0.7);
     world_.Submit(key, std::move(job), steps, has_kueue_ && kueue_.Chance(0.8) ? "queue" : "");
   }
 
@@ -124,6 +128,14 @@ class Simulation {
     }
   }
 
+  // Names say nothing about the order in which jobs came.
+  static std::map<Key, int64_t> DrawAges(uint64_t seed) {
+    SplitMix64 ages(seed);
+    std::map<Key, int64_t> drawn;
+    for (const Key& key : kKeys) drawn[key] = static_cast<int64_t>(ages.Below(100));
+    return drawn;
+  }
+
   SimBackend::Options BackendOptions(uint64_t seed) {
     SimBackend::Options options;
     options.seed = seed;
@@ -138,8 +150,11 @@ class Simulation {
     options.scatters = mutation_ == Mutation::kScattersGang;
     options.forgets_domain = mutation_ == Mutation::kForgetsDomain;
     options.forgets_peers = mutation_ == Mutation::kForgetsPeers;
-    options.on_reserved = [this](const Key& key, const auto& rooms, const auto& places) {
-      checker_.OnReserved(key, rooms, places);
+    options.ignores_turns = mutation_ == Mutation::kIgnoresTurns;
+    options.takes_claims = mutation_ == Mutation::kTakesClaims;
+    options.ages = ages_;
+    options.on_reserved = [this](const Key& key, const Placing& placing) {
+      checker_.OnReserved(key, placing);
     };
     return options;
   }
@@ -452,6 +467,7 @@ class Simulation {
   const bool must_try_;                     // whether pods are admitted is asked before they exist
   const int32_t rival_priority_;            // of the second job; the first one has 0
   const int32_t third_priority_;            // not the same as the second's
+  const std::map<Key, int64_t> ages_;       // the smaller, the older
   const Mutation mutation_;
   const bool trace_;
   Faults faults_;
@@ -459,6 +475,7 @@ class Simulation {
   const bool has_kueue_;    // jobs may have a queue
   SplitMix64 default_;      // of the LocalQueue `default`; separate, too
   SplitMix64 slices_;       // of jobs that grow by slices; separate, too
+  SplitMix64 surplus_;      // of jobs with a surplus; separate, too
   const bool has_default_;  // it comes and goes
   Scheduler scheduler_;
   World world_;

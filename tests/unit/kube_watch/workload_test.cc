@@ -90,9 +90,9 @@ TEST(DecodeWorkload, ReadsATopology) {
 TEST(DecodeWorkload, GivenBackPodsAreNotGranted) {
   Json object = AdmittedWorkload();
   object["status"]["reclaimablePods"] = {{{"name", "worker"}, {"count", 1}}};
-  EXPECT_EQ(core::WorkersGranted(DecodeOne(object)->workload), 4);
+  EXPECT_EQ(core::WorkersGranted({}, DecodeOne(object)->workload), 4);
   object["status"]["reclaimablePods"] = {{{"name", "worker"}, {"count", 3}}};
-  EXPECT_EQ(core::WorkersGranted(DecodeOne(object)->workload), 3);
+  EXPECT_EQ(DecodeOne(object)->workload.grants[0], (core::Grant{"worker", 3, 1}));
 }
 
 TEST(DecodeWorkload, ReadsWhatIsMissing) {

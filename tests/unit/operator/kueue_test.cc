@@ -320,6 +320,46 @@ TEST(Kueue, AnElasticJobGivesBackWhatItDoesNotUse) {
   FAIL() << "nothing is given back";
 }
 
+// As Kueue's Job and JobSet do. A job that starts all of them again needs all of its quota again.
+TEST(Kueue, AFinishedRankGivesItsQuotaBackUntilTheGangStartsAgain) {
+  Observed o = RunningWorld(3, false);
+  o.job.min = o.job.max = 3;
+  Workload w = Admitted(o, 3);
+  Enqueue(o, {w});
+  o.pods[1] = Ended(1, 0);
+  std::vector<SetWorkloadStatus> change;
+  for (int i = 0; i < 10 && change.empty(); ++i) {
+    const Decision decision = Decide(o, kT0 + seconds(i));
+    change = All<SetWorkloadStatus>(decision);
+    if (change.empty()) Obey(o, decision, kT0 + seconds(i));
+  }
+  ASSERT_EQ(change.size(), 1U);
+  EXPECT_EQ(o.status.ledger.succeeded, std::vector<int32_t>{1});
+  EXPECT_EQ(change[0].change, Change::kGiveBack);
+  EXPECT_EQ(change[0].unused, (std::vector<Grant>{{kWorkerSet, 1}}));
+
+  w.grants = {{kWorkerSet, 2, 1}};
+  Enqueue(o, {w});
+  EXPECT_EQ(o.job.granted, 3);
+  EXPECT_FALSE(HeldByQuota(o));
+  EXPECT_TRUE(All<SetWorkloadStatus>(Decide(o, kT0 + seconds(20))).empty());
+
+  // Another one fails: the next attempt has no quota for the worker that had finished.
+  o.pods[0] = Ended(0, 1, "boom");
+  bool asked = false;
+  for (int i = 0; i < 60 && !asked; ++i) {
+    const Time now = kT0 + seconds(30 + 5 * i);
+    const Decision decision = Decide(o, now);
+    EXPECT_TRUE(All<CreatePod>(decision).empty());
+    asked = !All<DeleteWorkload>(decision).empty();
+    EXPECT_TRUE(!asked || o.pods.empty());
+    Obey(o, decision, now);
+    LimitToQuota(o);
+  }
+  EXPECT_TRUE(asked);
+  EXPECT_EQ(o.status.ledger.restarts.charged, 1);
+}
+
 TEST(Kueue, WithoutKueueNothingStartsAndNothingStops) {
   Observed o = NewQueued();
   o.quota->api = Quota::Api::kAbsent;

@@ -169,6 +169,24 @@ TEST(Gang, AwaitsAsMuchRoomAsItNeeds) {
   EXPECT_EQ(AwaitedRoom(running, running.fit, kT0), 1);
 }
 
+// A decision may have to wait until the view includes an earlier write. Others must not take the room meanwhile.
+TEST(Gang, KeepsItsTurnUntilItsPlacesAreReserved) {
+  Observed o = GatedWorld(4, 3);
+  EXPECT_EQ(QueuedRoom(o, o.fit, kT0), 4);
+  o.fit = {4, ""};
+  EXPECT_EQ(QueuedRoom(o, o.fit, kT0), 4);
+  o.fit.reserved = {0, 1, 2, 3};
+  EXPECT_EQ(QueuedRoom(o, o.fit, kT0), std::nullopt);
+  o.fit.reserved.clear();
+  o.status.ledger.not_before = kT0 + seconds(5);
+  EXPECT_EQ(QueuedRoom(o, o.fit, kT0), std::nullopt) << "it is not about to start";
+  Observed running = RunningWorld(4);
+  running.provider = GangProvider::kGate;
+  running.pods.resize(2);
+  running.fit = {2, ""};
+  EXPECT_EQ(QueuedRoom(running, running.fit, kT0), std::nullopt) << "it only grows";
+}
+
 TEST(Gang, GivesUpItsPlacesWhenOneOfThemIsLost) {
   Observed o = GatedWorld(4, 4);
   o.fit = {3, "needs 8 x nvidia.com/gpu on 4 nodes; 3 nodes have room", {0, 1, 2}};
