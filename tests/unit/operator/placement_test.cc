@@ -169,7 +169,8 @@ TEST(Gang, AwaitsAsMuchRoomAsItNeeds) {
   EXPECT_EQ(AwaitedRoom(running, running.fit, kT0), 1);
 }
 
-// A decision may have to wait until the view includes an earlier write. Others must not take the room meanwhile.
+// A decision may have to wait until the view includes an earlier write. Others must not take the room
+// meanwhile.
 TEST(Gang, KeepsItsTurnUntilItsPlacesAreReserved) {
   Observed o = GatedWorld(4, 3);
   EXPECT_EQ(QueuedRoom(o, o.fit, kT0), 4);
