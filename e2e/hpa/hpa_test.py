@@ -5,10 +5,8 @@ here in place of the pods of fake nodes. The rules of the adapter and the manife
 
 import json
 import pathlib
-import random
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -17,7 +15,7 @@ import unittest
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE.parent / "operator"))
-from rendezvous_test import Agent  # noqa: E402
+from agent_pods import AgentPods, leaving, training  # noqa: E402
 from rig import STEADY, Cluster, Rig, job  # noqa: E402
 from supervisor import free_ports  # noqa: E402
 
@@ -25,8 +23,6 @@ PAGE = ROOT / "docs/operate/autoscalers.md"
 METRIC = "ringmaster_job_goodput_samples_per_second"
 NAME = "llama"  # the job on that page
 POOL = "gpu-nodes"  # the pool of nodes there; here a Deployment, which has the scale subresource, too
-# A pod is there for this long after its deletion: its agent, which the test asks to end, leaves meanwhile.
-LEAVING_MS = 20_000
 
 
 def blocks():
@@ -96,31 +92,20 @@ class Hpa(unittest.TestCase):
             cls.cluster.apply_text(json.dumps(manifest))
 
     def setUp(self):
-        self.agents = {}
-        self.addCleanup(lambda: [agent.end() for agent in self.agents.values()])
-
-    def kubelet(self):
-        """Does what kubelets would do: starts the agent of each pod that runs, and asks that of a deleted one to end."""
-        for pod in self.rig.pods(NAME):
-            uid = pod["metadata"]["uid"]
-            if "deletionTimestamp" in pod["metadata"]:
-                if uid in self.agents and self.agents[uid].process.poll() is None:
-                    self.agents[uid].process.send_signal(signal.SIGTERM)
-            elif pod["status"].get("phase") == "Running" and uid not in self.agents:
-                self.agents[uid] = Agent(self.rig, pod, self.folder, RINGMASTER_TRAINER="")
+        self.pods = AgentPods(self.rig, NAME, self.folder)
+        self.addCleanup(self.pods.end)
 
     def wait(self, condition, what, timeout_s=180):
-        def with_kubelet():
-            self.kubelet()
+        def with_agents():
+            self.pods.sync()
             return condition()
         try:
-            return self.cluster.wait(with_kubelet, what, timeout_s, every_s=0.5)
+            return self.cluster.wait(with_agents, what, timeout_s, every_s=0.5)
         except AssertionError:
             print(self.cluster.kubectl("describe", "hpa"), self.cluster.kubectl("get", "tj,pods"), file=sys.stderr)
             for name in ("adapter", "prometheus"):
                 print(f"--- {name}\n" + (self.folder / f"{name}.log").read_text(errors="replace")[-3000:], file=sys.stderr)
-            for agent in self.agents.values():
-                print(f"--- {agent.folder.name}\n{agent.log[-1500:]}", file=sys.stderr)
+            print(self.pods.logs()[-6000:], file=sys.stderr)
             raise
 
     def goodput(self):
@@ -164,17 +149,9 @@ class Hpa(unittest.TestCase):
         self.assertEqual([self.rig.pods(name) for name in waiting], [[], [], []])
 
     def test_by_the_goodput(self):
-        words = random.Random(1)
-        (self.folder / "text.txt").write_text(" ".join(words.choice(("the", "of", "and", "a")) for _ in range(6000)))
-        training = {"model": {"kind": "gpt", "layers": 2, "heads": 2, "width": 32, "context": 32},
-                    "data": {"kind": "text", "path": f"{self.folder}/text.txt"},
-                    "batch": {"samplesPerStep": 16, "microBatches": 8}, "steps": 10_000_000,
-                    "optimizer": {"kind": "sgd", "learningRate": "0.01"}}
-        manifest = job(NAME, replicas=1, native=True, workers={"min": 1, "max": 4},
-                       spec={"training": training, "checkpoint": {"path": f"{self.folder}/ckpt", "gracePeriodSeconds": 30}})
-        manifest["spec"]["workers"]["template"]["metadata"] = {
-            "annotations": {"e2e.ringmaster.dev/stop-after-ms": str(LEAVING_MS)}}
-        self.rig.apply(manifest)
+        self.rig.apply(leaving(job(NAME, replicas=1, native=True, workers={"min": 1, "max": 4}, spec={
+            "training": training(self.folder, steps=10_000_000),
+            "checkpoint": {"path": f"{self.folder}/ckpt", "gracePeriodSeconds": 30}})))
         self.wait(lambda: self.full(1) and self.trained() > 0, "one worker trains")
         goodput = self.wait(self.goodput, "the adapter serves the goodput")
         print(f"one worker: {goodput:.0f} kept samples per second; steps: {self.trained()}", flush=True)

@@ -589,7 +589,7 @@ Decision Converge(const Observed& o, Time now, Requeue& requeue) {
       const Display display = Refresh(o, std::move(next), now, decision, requeue);
       decision.reason =
           display.Of(ConditionType::kReady).truth == Truth::kTrue ? "as desired" : "waiting for pods";
-      if (decision.actions.empty()) ReportToQuota(o, decision.actions);
+      if (decision.actions.empty()) ReportToQuota(o, now, decision.actions, requeue);
     }
   }
   decision.requeue_at = requeue.at();

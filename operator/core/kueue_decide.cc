@@ -13,6 +13,9 @@ namespace ringmaster::core {
 namespace {
 
 constexpr Duration kUnreadPause = seconds(1);
+// A surplus is asked for so long after the job runs: to Kueue, whose times are in seconds, it is then the
+// newer one of the job's Workloads, which it takes back first.
+constexpr Duration kSurplusPause = seconds(2);
 
 bool Manages(const Observed& o) {
   if (!o.quota) return false;
@@ -300,7 +303,7 @@ bool HasPodsBeyond(const Observed& o, int32_t workers) {
 // Appends what the surpluses of a job that runs need, or their end. Returns true if that takes an action.
 // `used`: how many of the workers above `live` the job keeps; `running`: all of them run.
 bool SettleSurpluses(const Observed& o, const Workload& live, int32_t used, bool draining, bool running,
-                     std::vector<Action>& actions) {
+                     Time now, std::vector<Action>& actions, Requeue& requeue) {
   const size_t before = actions.size();
   const int32_t wanted = SurplusWanted(o, live);
   const int32_t granted = SurplusGranted(o);
@@ -341,7 +344,11 @@ bool SettleSurpluses(const Observed& o, const Workload& live, int32_t used, bool
     return true;
   }
   const int32_t missing = wanted - coming;
-  if (missing > 0 && (waiting == nullptr || !waiting->reserved)) {
+  const std::optional<Time>& ready = o.status.ledger.ready_since;
+  const bool early = !ready || now < *ready + kSurplusPause;
+  if (missing > 0 && waiting == nullptr && early) {
+    if (ready) requeue.By(*ready + kSurplusPause);
+  } else if (missing > 0 && (waiting == nullptr || !waiting->reserved)) {
     MakeWorkload make;
     make.queue = live.queue;
     make.pod_sets = {{kWorkerSet, missing, missing > 1 ? 1 : 0}};
@@ -383,7 +390,7 @@ std::string GrowthText(const Observed& o) {
                      next->waits_for);
 }
 
-void ReportToQuota(const Observed& o, std::vector<Action>& actions) {
+void ReportToQuota(const Observed& o, Time now, std::vector<Action>& actions, Requeue& requeue) {
   if (!o.quota || o.quota->api != Quota::Api::kRead) return;
   if (!Manages(o)) {
     for (const Workload& left : o.quota->workloads) Remove(left, actions);
@@ -405,7 +412,8 @@ void ReportToQuota(const Observed& o, std::vector<Action>& actions) {
                    ? 1
                    : 0;
   }
-  if (SettleSurpluses(o, *w, std::max(target - base, 0), draining, running >= target, actions)) return;
+  if (SettleSurpluses(o, *w, std::max(target - base, 0), draining, running >= target, now, actions, requeue))
+    return;
   // The quota of workers that have left or finished. Only a slice gets it back before the next admission.
   if (o.job.slices && target < WorkersGranted(o, *w) && !draining) {
     const int32_t used = target - (o.job.first_differs ? 1 : 0);

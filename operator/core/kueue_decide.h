@@ -44,7 +44,7 @@ std::string GrowthText(const Observed& observed);
 
 // Appends what Kueue must know about a job that runs: whether its pods are ready, which quota it does not
 // use, and how many more workers it asks for. Such reports come after everything that repairs the job.
-void ReportToQuota(const Observed& observed, std::vector<Action>& actions);
+void ReportToQuota(const Observed& observed, Time now, std::vector<Action>& actions, Requeue& requeue);
 
 // Appends what ends the Workload of a job that has ended.
 void FinishWorkload(const Observed& observed, std::vector<Action>& actions);

@@ -26,7 +26,7 @@ class SimHarness final : public Harness {
  public:
   explicit SimHarness(const sim::Faults& faults)
       : world_(scheduler_, OptionsOf(faults)),
-        backend_(world_, scheduler_, faults, {.seed = 9, .priorities = {}, .on_reserved = {}}) {
+        backend_(world_, scheduler_, faults, {.seed = 9, .priorities = {}, .ages = {}, .on_reserved = {}}) {
     world_.SetTerm(1);
     backend_.Restart(1);
   }

@@ -92,6 +92,17 @@ TEST(Surplus, AJobThatRunsAsksForTheOthers) {
   EXPECT_EQ(Next<DeleteWorkload>(o)[0].name, "job-more-1");
 }
 
+// Kueue's times are in seconds: of two Workloads of the same second it might take back the first one.
+TEST(Surplus, IsAskedForSomeTimeAfterTheMinimumRuns) {
+  Observed o = World(kMin, 6);
+  Enqueue(o, {Base(o)});
+  for (int i = 0; i < 5; ++i) Obey(o, Decide(o, kT0 + milliseconds(100)), kT0 + milliseconds(100));
+  const Decision early = Decide(o, kT0 + milliseconds(1900));
+  EXPECT_TRUE(All<MakeWorkload>(early).empty());
+  EXPECT_LE(early.requeue_at, kT0 + seconds(2));
+  EXPECT_EQ(Next<MakeWorkload>(o).size(), 1U);
+}
+
 TEST(Surplus, WorkersStartAsKueueAdmitsThem) {
   Observed o = World(kMin, 6);
   Enqueue(o, {Base(o), Surplus(1, 4, 3)});
