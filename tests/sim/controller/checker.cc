@@ -221,7 +221,8 @@ void Checker::CheckCounters(const core::Ledger& before, const core::Ledger& afte
 
 // Measures the room in the true state. A lagging view only underestimates the room that pods leave. Changes
 // of nodes are excused for a while, and so are a leader that does not know what its predecessor was still
-// doing, and pods whose job was deleted before the view showed them: their places went with it.
+// doing, pods whose job was deleted before the view showed them: their places went with it, and pods that
+// were just created for a domain: the scheduler may have given the place there to another pod meanwhile.
 void Checker::CheckRoom(const std::string& what, const std::set<std::string>& uids) {
   if (world_.deposed() || world_.provider() != core::GangProvider::kGate) return;
   for (const auto& [other, job] : world_.jobs())
@@ -241,7 +242,8 @@ void Checker::CheckRoom(const std::string& what, const std::set<std::string>& ui
       if (!p.pod.alive()) continue;
       if (const auto node = free.find(p.pod.node); node != free.end())
         node->second -= 1;
-      else if (!p.pod.bound() && (!p.pod.gated || uids.contains(p.pod.uid)))
+      else if (!p.pod.bound() && (uids.contains(p.pod.uid) ||
+                                  (!p.pod.gated && (p.domain.empty() || now - p.pod.created >= kRequestLag))))
         coming.push_back(&p);
     }
   }
