@@ -52,8 +52,8 @@ class Server {
   class Impl;
 
  public:
-  // REQUIRES: SIGPIPE is ignored: OpenSSL writes to sockets without MSG_NOSIGNAL. Errors: kUnavailable when the
-  // server cannot listen on the address.
+  // REQUIRES: SIGPIPE is ignored: OpenSSL writes to sockets without MSG_NOSIGNAL. Errors: kUnavailable when
+  // the server cannot listen on the address.
   static Result<std::unique_ptr<Server>> Start(const ServerOptions& options, ServerCallbacks callbacks);
   explicit Server(std::unique_ptr<Impl> impl);  // for Start
   ~Server();                                    // calls Shutdown
