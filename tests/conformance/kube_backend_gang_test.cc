@@ -90,7 +90,7 @@ TEST_F(KubeBackendTest, ASmallerGangDoesNotOvertakeTheHeadOfTheQueue) {
   const Key large = cluster_.Submit(Gang("large", 2, "gate", 8));
   const Key small = cluster_.Submit(Gang("small", 1, "gate", 8));
   for (const Key& key : {runs, large, small}) BeginAttempt(key, 1);
-  AwaitRoom(large);
+  ASSERT_TRUE(Eventually([&] { return FitOf(runs).room == 1; })) << FitOf(runs).missing;
   ASSERT_TRUE(Write(runs, core::ReserveRoom{1, {0}}).ok());
   EXPECT_EQ(FitOf(large).room, 1) << "now it waits";
   EXPECT_EQ(FitOf(small).room, 0);
@@ -120,7 +120,7 @@ TEST_F(KubeBackendTest, AYoungerGangOfHigherPriorityComesFirst) {
   const Key runs = cluster_.Submit(Gang("runs", 1, "gate", 8));
   const Key older = cluster_.Submit(Gang("older", 2, "gate", 8));
   for (const Key& key : {runs, older}) BeginAttempt(key, 1);
-  AwaitRoom(older);
+  ASSERT_TRUE(Eventually([&] { return FitOf(runs).room == 1; })) << FitOf(runs).missing;
   ASSERT_TRUE(Write(runs, core::ReserveRoom{1, {0}}).ok());
   EXPECT_EQ(FitOf(older).room, 1) << "it is the head";
   api::TrainingJob important = Gang("younger", 2, "gate", 8);

@@ -174,6 +174,11 @@ core::Fit KubeBackend::FitOf(const JobRecord& job, const core::Observed& observe
       seen.fit.room += static_cast<int32_t>(kinds[i].ranks.size() - gang[i].pods.size());
     return seen;
   };
+  // One that has room and does not take it, and is not looked at again, must not keep the others waiting.
+  if (const auto known = job_states_.find(waiting_.head());
+      known != job_states_.end() && known->second.room_since &&
+      now - *known->second.room_since >= core::kTurnLimit)
+    waiting_.Remove(known->first, capacity_);
   const auto all = static_cast<int32_t>(ranks.size());
   Look seen = look();
   if (seen.fit.room < all) {
