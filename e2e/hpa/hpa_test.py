@@ -96,16 +96,12 @@ class Hpa(unittest.TestCase):
         self.addCleanup(self.pods.end)
 
     def wait(self, condition, what, timeout_s=180):
-        def with_agents():
-            self.pods.sync()
-            return condition()
         try:
-            return self.cluster.wait(with_agents, what, timeout_s, every_s=0.5)
+            return self.pods.wait(condition, what, timeout_s)
         except AssertionError:
-            print(self.cluster.kubectl("describe", "hpa"), self.cluster.kubectl("get", "tj,pods"), file=sys.stderr)
+            print(self.cluster.kubectl("describe", "hpa"), file=sys.stderr)
             for name in ("adapter", "prometheus"):
                 print(f"--- {name}\n" + (self.folder / f"{name}.log").read_text(errors="replace")[-3000:], file=sys.stderr)
-            print(self.pods.logs()[-6000:], file=sys.stderr)
             raise
 
     def goodput(self):

@@ -49,14 +49,7 @@ class Training(unittest.TestCase):
         self.name = name
 
     def wait(self, condition, what, timeout_s=120):
-        def with_agents():
-            self.pods.sync()
-            return condition()
-        try:
-            return self.cluster.wait(with_agents, what, timeout_s, every_s=0.2)
-        except AssertionError:
-            print(self.cluster.kubectl("get", "tj,pods,workloads.kueue.x-k8s.io"), self.pods.logs()[-6000:], file=sys.stderr)
-            raise
+        return self.pods.wait(condition, what, timeout_s)
 
     def step(self):
         return self.rig.status(self.name).get("progress", {}).get("step", 0)

@@ -3,6 +3,7 @@
 
 import random
 import signal
+import sys
 
 from rendezvous_test import Agent
 
@@ -12,7 +13,7 @@ LEAVING_MS = 20_000
 
 class AgentPods:
     """Does for the pods of one job what kubelets would do: starts the agent of each pod that runs, asks that of a deleted one
-    to end, and reports how agents ended. Call sync() while the test waits."""
+    to end, and reports how agents ended. A test waits by wait(), which does that meanwhile."""
 
     def __init__(self, rig, name, folder):
         self.rig = rig
@@ -34,6 +35,17 @@ class AgentPods:
                 self.rig.cluster.pod_exit("default", pod["metadata"]["name"], code if code >= 0 else 128 - code)
             elif "deletionTimestamp" in pod["metadata"]:
                 agent.process.send_signal(signal.SIGTERM)
+
+    def wait(self, condition, what, timeout_s):
+        """Returns what the condition returns once that is true, and shows the agents' logs when it does not become so in time."""
+        def with_agents():
+            self.sync()
+            return condition()
+        try:
+            return self.rig.cluster.wait(with_agents, what, timeout_s, every_s=0.3)
+        except AssertionError:
+            print(self.rig.cluster.kubectl("get", "tj,pods"), self.logs()[-6000:], file=sys.stderr)
+            raise
 
     def end(self):
         for agent in self.agents.values():
