@@ -43,6 +43,14 @@ SetWorkloadStatus StatusOf(const Workload& w, SetWorkloadStatus::Change change) 
   return {w.name, w.uid, w.revision, change};
 }
 
+// Gives up the admission of an evicted Workload, for the reason for which Kueue evicted it.
+SetWorkloadStatus Cleared(const Workload& w) {
+  SetWorkloadStatus clear = StatusOf(w, SetWorkloadStatus::Change::kClear);
+  clear.reason = w.eviction_reason;
+  clear.message = w.eviction_message;
+  return clear;
+}
+
 // Appends the next step of removing the Workload: our finalizer holds it until its deletion was requested.
 // `revision`: with which it is removed only; 0: any.
 void Remove(const Workload& w, std::vector<Action>& actions, uint64_t revision = 0) {
@@ -196,10 +204,7 @@ bool SettleWorkload(const Observed& o, Time now, std::vector<Action>& actions, R
   if (live != nullptr && live->reserved) {
     if (!live->evicted) return false;
     // On the level, not on the edge: a lost request is repeated.
-    SetWorkloadStatus clear = StatusOf(*live, SetWorkloadStatus::Change::kClear);
-    clear.reason = live->eviction_reason;
-    clear.message = live->eviction_message;
-    actions.push_back(std::move(clear));
+    actions.push_back(Cleared(*live));
     return true;
   }
   if (quota.queue.empty() || o.job.suspend) return false;
@@ -326,10 +331,7 @@ bool SettleSurpluses(const Observed& o, const Workload& live, int32_t used, bool
     // Its workers leave at their next step; Kueue gives the quota to others only when they are gone.
     if (w.surplus == 0 || !w.reserved || !w.evicted || HasPodsBeyond(o, WorkersGranted(o, live) + granted))
       continue;
-    SetWorkloadStatus clear = StatusOf(w, SetWorkloadStatus::Change::kClear);
-    clear.reason = w.eviction_reason;
-    clear.message = w.eviction_message;
-    actions.push_back(std::move(clear));
+    actions.push_back(Cleared(w));
     return true;
   }
   if (const int32_t unused = granted - used; last != nullptr && unused > 0 && !draining) {
@@ -415,7 +417,7 @@ void ReportToQuota(const Observed& o, Time now, std::vector<Action>& actions, Re
   if (SettleSurpluses(o, *w, std::max(target - base, 0), draining, running >= target, now, actions, requeue))
     return;
   // The quota of workers that have left or finished. Only a slice gets it back before the next admission.
-  if (o.job.slices && target < WorkersGranted(o, *w) && !draining) {
+  if (o.job.slices && target < base && !draining) {
     const int32_t used = target - (o.job.first_differs ? 1 : 0);
     ResizeWorkload resize{w->name, w->uid, w->revision, w->pod_sets};
     for (PodSet& set : resize.pod_sets)
