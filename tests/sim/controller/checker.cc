@@ -373,13 +373,8 @@ void Checker::CheckRemoved(const Key& key, const JobTruth& job, const Shadow& sh
       pod.deleting())
     return;
   if (scheduler_.now() - shadow.spec_changed < kSpecLag) return;
-  core::Observed o;
-  o.job = job.job;
+  core::Observed o = WithQuota(key, job);
   o.job.allowed = core::AllowedWorkers(ledger);
-  o.status = job.status;
-  o.quota.emplace();
-  o.quota->api = core::Quota::Api::kRead;
-  for (const WorkloadTruth& w : world_.WorkloadsOf(key)) o.quota->workloads.push_back(w.workload);
   core::LimitToQuota(o);
   if (!o.job.HasRank(o.job.Target(), pod.rank)) return;
   Require(Holds(ledger.counted, pod.uid), "I5",
@@ -571,16 +566,10 @@ void Checker::CheckSuspects(const core::Observed& o, const core::Ledger& after, 
 void Checker::OnEnd(const Key& key, bool settled) {
   const JobTruth* job = world_.Find(key);
   if (job == nullptr) return;
-  core::Observed o;
-  o.job = job->job;
-  o.status = job->status;
+  core::Observed o = WithQuota(key, *job);
   for (const auto& [name, p] : job->pods) o.pods.push_back(p.pod);
   o.report = job->gang.report;
   o.order = job->gang.order;
-  o.quota.emplace();
-  o.quota->api = core::Quota::Api::kRead;
-  o.quota->queue = job->queue;
-  for (const WorkloadTruth& w : world_.WorkloadsOf(key)) o.quota->workloads.push_back(w.workload);
   Require(settled, "liveness", "not at rest: " + core::ToString(o, scheduler_.now()));
 }
 

@@ -86,6 +86,8 @@ class Checker {
   void WatchWaiting();
   bool Waits(const control::Key& key, const Waiting& waiting) const;
   bool HeldByQuota(const control::Key& key, const JobTruth& job) const;
+  // The job with its true Workloads, without pods.
+  core::Observed WithQuota(const control::Key& key, const JobTruth& job) const;
   int32_t PlacesFor(const Waiting& waiting) const;  // on nodes that it may use, with those in use
   static int32_t RoomIn(const std::map<std::string, int32_t>& nodes, const Waiting& waiting);
   void CheckTurn(const control::Key& key, const Placing& placing);

@@ -77,15 +77,8 @@ bool Checker::Waits(const Key& key, const Waiting& waiting) const {
 }
 
 bool Checker::HeldByQuota(const Key& key, const JobTruth& job) const {
-  core::Observed o;
-  o.job = job.job;
-  o.status = job.status;
   if (job.queue.empty() && world_.WorkloadsOf(key).empty()) return false;
-  o.quota.emplace();
-  o.quota->api = core::Quota::Api::kRead;
-  o.quota->queue = job.queue;
-  for (const WorkloadTruth& w : world_.WorkloadsOf(key)) o.quota->workloads.push_back(w.workload);
-  return core::HeldByQuota(o);
+  return core::HeldByQuota(WithQuota(key, job));
 }
 
 int32_t Checker::RoomIn(const std::map<std::string, int32_t>& nodes, const Waiting& waiting) {

@@ -11,6 +11,17 @@ namespace ringmaster::sim {
 
 using control::Key;
 
+core::Observed Checker::WithQuota(const Key& key, const JobTruth& job) const {
+  core::Observed o;
+  o.job = job.job;
+  o.status = job.status;
+  o.quota.emplace();
+  o.quota->api = core::Quota::Api::kRead;
+  o.quota->queue = job.queue;
+  for (const WorkloadTruth& w : world_.WorkloadsOf(key)) o.quota->workloads.push_back(w.workload);
+  return o;
+}
+
 // Another Workload may get the quota from now on. The first workers have that of the job's other Workload.
 void Checker::CheckQuotaFreed(const Key& key, const WorkloadTruth& freed) {
   const JobTruth* job = world_.Find(key);
