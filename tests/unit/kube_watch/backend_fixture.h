@@ -92,6 +92,9 @@ class BackendTest : public testing::Test {
     });
     backend_->Start();
     listed->get_future().wait();
+    // The list of the jobs may be handled before others are asked for.
+    for (const char* resource : {"/nodes?", "/namespaces?", "/priorityclasses?"})
+      server_.AwaitStreamOf(resource);
     server_.Settle();
   }
   void TearDown() override {
