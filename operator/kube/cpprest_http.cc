@@ -30,6 +30,9 @@ namespace {
 namespace http = web::http;
 namespace ssl = boost::asio::ssl;
 
+// How long a destructor waits until the library has let go of its calls. A name look-up keeps its call
+// longer.
+constexpr Duration kReleaseLimit = seconds(2);
 constexpr int kMaxSends = 4;  // of a request whose connection breaks while it is written
 
 // A write-only stream buffer that passes on what is written. The library reads the next bytes from the
@@ -76,6 +79,38 @@ class ByteSink final : public concurrency::streams::details::streambuf_state_man
   const Take take_;
 };
 
+// The calls that exist. The library keeps the continuations of a cancelled call for a moment after the call
+// has ended, and loses those that wait for a thread when the process exits.
+class CallCount {
+ public:
+  class Counted {
+   public:
+    explicit Counted(CallCount& count) : count_(count) { count_.Add(1); }
+    ~Counted() { count_.Add(-1); }
+    Counted(const Counted&) = delete;
+    Counted& operator=(const Counted&) = delete;
+
+   private:
+    CallCount& count_;
+  };
+  void WaitForNone(Time until) {
+    MutexLock lock(mutex_);
+    while (count_ > 0)
+      if (!changed_.WaitUntil(lock, until)) return;
+  }
+
+ private:
+  void Add(int change) {
+    MutexLock lock(mutex_);
+    count_ += change;
+    changed_.NotifyAll();
+  }
+
+  Mutex mutex_;
+  CondVar changed_;
+  int count_ RM_GUARDED_BY(mutex_) = 0;
+};
+
 struct Call;
 
 // Shared by the transport, its calls and their callbacks.
@@ -91,6 +126,7 @@ struct SharedState {
   std::multimap<Time, Call*> deadlines RM_GUARDED_BY(mutex);                   // of live calls
   int in_flight RM_GUARDED_BY(mutex) = 0;
   bool closed RM_GUARDED_BY(mutex) = false;
+  CallCount calls;
 };
 
 // A request and its response. It ends once, by the library's last continuation or by a destructor, whichever
@@ -105,6 +141,7 @@ struct Call {
         splitter(options.max_line_bytes) {}
 
   const std::shared_ptr<SharedState> state;
+  const CallCount::Counted counts_until_all_below_is_gone{state->calls};
   const HttpRequest request;
   const bool is_stream;
   const size_t max_body_bytes;
@@ -346,8 +383,12 @@ class Transport final : public HttpClient {
     // Ends those that cancel() has not ended, on the library's threads like all others.
     for (const auto& call : calls)
       pplx::create_task([call] { call->Finish(Error{Code::kCancelled, "the client is closed"}); });
-    MutexLock lock(state_->mutex);
-    while (!state_->live.empty()) state_->ended.Wait(lock);
+    calls.clear();
+    {
+      MutexLock lock(state_->mutex);
+      while (!state_->live.empty()) state_->ended.Wait(lock);
+    }
+    state_->calls.WaitForNone(Now() + kReleaseLimit);
   }
 
   void Send(HttpRequest request, std::function<void(Result<HttpResponse>)> done) override {

@@ -192,6 +192,30 @@ TEST(Stream, EndsWithItsClient) {
   EXPECT_EQ(record.End().error().code, Code::kCancelled);
 }
 
+// What a continuation of the library keeps when the process exits is never freed.
+TEST(Stream, NothingOfItsCallbacksIsLeftAfterItsClient) {
+  FaultyServer server([](Connection& connection, int) {
+    AfterRequest(connection, ChunkedHead() + Chunk("{}\n"));
+    connection.Linger();
+  });
+  for (int round = 0; round < 50; ++round) {
+    const auto held = std::make_shared<int>(0);
+    auto client = Client(server.Url());
+    std::vector<std::unique_ptr<HttpStream>> streams;
+    for (int i = 0; i < 8; ++i)
+      streams.push_back(client->Stream(
+          {.target = "/w"}, {[held](std::string_view) {}, [held](const Result<HttpResponse>&) {}}));
+    if (round % 2 == 0) {
+      Record record;
+      const auto last = client->Stream({.target = "/w"}, record.Handlers());
+      ASSERT_TRUE(record.WaitForLines(1));
+    }
+    streams.clear();
+    client.reset();
+    ASSERT_EQ(held.use_count(), 1) << "in round " << round;
+  }
+}
+
 TEST(Stream, DoesNotCountAsARequestInFlight) {
   FaultyServer server([](Connection& connection, int) {
     SeenRequest request;
