@@ -182,7 +182,7 @@ class MemberCore {
   std::optional<Done> done_;
   std::optional<Fatal> fatal_;     // not answered yet: no trainer starts until the coordinator has decided
   std::deque<StepRecord> recent_;  // the newest records forwarded
-  Progress progress_;              // the other fields of the last Progress
+  Progress progress_;              // the other fields of the last Progress, and the newest results
 };
 
 }  // namespace ringmaster::rendezvous

@@ -172,6 +172,27 @@ TEST_F(MemberTest, ANewConnectionRepeatsTheStepsOfALongAbsence) {
   EXPECT_TRUE(Has(On(Connected{}), SendCoordinator{all}));
 }
 
+// A checkpoint is reported once. A new coordinator that does not know of it would accept an older one.
+TEST_F(MemberTest, ANewConnectionRepeatsTheCheckpointAndTheValidationOfALongAbsence) {
+  Up();
+  StandStill(5);
+  On(FromCoordinator{Next(5)});
+  On(Disconnected{});
+  Progress saved;
+  saved.checkpoint_step = 7;
+  On(FromTrainer{saved});
+  Progress validated;
+  validated.validation = ValidationResult{8, 2.5, 0.75};
+  On(FromTrainer{validated});
+  Progress later;
+  later.records.resize(1);
+  later.note = "loading";
+  On(FromTrainer{later});
+  later.checkpoint_step = 7;
+  later.validation = ValidationResult{8, 2.5, 0.75};
+  EXPECT_TRUE(Has(On(Connected{}), SendCoordinator{later}));
+}
+
 TEST_F(MemberTest, LosingTheCoordinatorDoesNotInterruptTheTrainer) {
   Up();
   EXPECT_FALSE(Any<KillTrainer>(On(Disconnected{})));
