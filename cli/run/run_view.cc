@@ -102,6 +102,7 @@ void RunView::CheckTensorboard(const Status& written) {
 }
 
 void RunView::TakeValidation(const rendezvous::ValidationResult& result) {
+  if (last_validation_ && result.step <= last_validation_->step) return;  // repeated
   last_validation_ = result;
   Announce(ValidationEvent(result));
   if (tensorboard_) CheckTensorboard(tensorboard_->AddValidation(result, EpochSeconds()));

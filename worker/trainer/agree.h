@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Agreement of a generation's members on one kind of device and one plan: otherwise results would depend on
-// which member computed what. Not thread-safe; main thread only.
+// Agreement of a generation's members on one kind of device and one plan, since results would depend on which
+// member computed what otherwise, and on what has been validated. Not thread-safe; main thread only.
 #pragma once
+
+#include <optional>
 
 #include "base/json.h"
 #include "base/result.h"
+#include "rendezvous/messages.h"
 #include "worker/compute/device/device.h"
 #include "worker/fabric/communicator.h"
 
@@ -14,6 +17,10 @@ namespace ringmaster::trainer {
 // Collective: every member calls it with the same root, and adopts the root's plan. Errors: kConflict when
 // this member's device differs from the root's; it must not take part.
 Status AgreeOnDevice(fabric::Communicator* comm, int root, device::Device* device);
+
+// Collective: every member gets the root's newest validation, so that all agree whether one is due.
+Status AgreeOnValidation(fabric::Communicator* comm, int root,
+                         std::optional<rendezvous::ValidationResult>* newest);
 
 // Describes the device for a checkpoint, and adopts the plan of such a description if the device is of the
 // same kind, so that a resumed run computes the same bits. On another kind of device the run keeps the

@@ -48,7 +48,10 @@ void Reporter::StartGeneration(int64_t step, bool sends, std::string transport) 
   while (!kept_.empty() && kept_.back().step > step) kept_.pop_back();
   last_ = kept_.empty() ? std::nullopt : std::optional(kept_.back());
   std::erase_if(pending_.records, [step](const StepRecord& record) { return record.step > step; });
-  if (sends && (!sends_ || repeat_)) pending_.records.assign(kept_.begin(), kept_.end());
+  if (sends && (!sends_ || repeat_)) {
+    pending_.records.assign(kept_.begin(), kept_.end());
+    pending_.validation = validation_;
+  }
   repeat_ = false;
   sends_ = sends;
   transport_ = std::move(transport);
@@ -77,7 +80,7 @@ void Reporter::CheckpointFailed(const std::string& why) {
 }
 
 void Reporter::Validated(const rendezvous::ValidationResult& result) {
-  pending_.validation = result;
+  validation_ = pending_.validation = result;
   Flush();
 }
 

@@ -31,7 +31,7 @@ class Reporter {
   void Committed(const rendezvous::StepRecord& record);
   void CheckpointPublished(int64_t step);
   void CheckpointFailed(const std::string& why);
-  // Sends the result at once.
+  // Sends the result at once. Every member keeps it, as it keeps records, for a new rank 0.
   void Validated(const rendezvous::ValidationResult& result);
   // Sends a note for users at once.
   void Note(const std::string& text);
@@ -55,6 +55,10 @@ class Reporter {
 
   const std::optional<rendezvous::StepRecord>& last() const { return last_; }
 
+  // The newest validation, for a joining member, which takes it by RestoreValidation.
+  const std::optional<rendezvous::ValidationResult>& validation() const { return validation_; }
+  void RestoreValidation(const std::optional<rendezvous::ValidationResult>& result) { validation_ = result; }
+
  private:
   AgentChannel* const channel_;
   int64_t total_steps_;
@@ -62,6 +66,7 @@ class Reporter {
   bool repeat_ = true;  // when this member next becomes rank 0, it first repeats the kept records
   std::deque<rendezvous::StepRecord> kept_;
   std::optional<rendezvous::StepRecord> last_;
+  std::optional<rendezvous::ValidationResult> validation_;
   rendezvous::Progress pending_;
   std::string transport_;
   Time last_flush_{};

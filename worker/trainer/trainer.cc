@@ -254,6 +254,9 @@ Status Trainer::Synchronize(const NewGeneration& formed) {
     }
   }
   RM_TRY(AgreeOnDevice(comm_.get(), sources.front(), parts_.device.get()));
+  std::optional<rendezvous::ValidationResult> validated = reporter_.validation();
+  RM_TRY(AgreeOnValidation(comm_.get(), sources.front(), &validated));
+  reporter_.RestoreValidation(validated);
   if (sources.size() < formed.members.size()) RM_TRY(ShareWithJoining(formed, sources));
   auto made = parts_.device->Collectives(comm_.get(), &parts_.channel->cancelled());
   if (!made.ok()) {
@@ -391,6 +394,8 @@ Status Trainer::Load(const checkpoint::Loaded& loaded) {
 Status Trainer::RunSteps() {
   AgentChannel& channel = *parts_.channel;
   const RunConfig& config = parts_.config;
+  // The generation before may have ended during the validation, or at a boundary just before it.
+  RM_TRY(ValidateIfDue());
   while (state_->step() < config.steps) {
     parts_.page->SetActivity(Activity::kComputing);
     auto result = stepper_->Run(
@@ -418,14 +423,21 @@ Status Trainer::RunSteps() {
       reporter_.Flush();
       return Ok();
     }
-    if (config.validate_every_steps > 0 && state_->step() % config.validate_every_steps == 0 &&
-        state_->step() < config.steps) {
-      RM_ASSIGN(const Validation validation, Validate());
-      const rendezvous::ValidationResult validated{state_->step(), validation.loss, validation.accuracy};
-      reporter_.Validated(validated);
-      progress_log_.Validated(validated);
-    }
+    RM_TRY(ValidateIfDue());
   }
+  return Ok();
+}
+
+Status Trainer::ValidateIfDue() {
+  const int64_t step = state_->step();
+  const int64_t every = parts_.config.validate_every_steps;
+  if (every <= 0 || step == 0 || step % every != 0 || step >= parts_.config.steps) return Ok();
+  if (reporter_.validation().has_value() && reporter_.validation()->step >= step) return Ok();
+  parts_.page->SetActivity(Activity::kComputing);
+  RM_ASSIGN(const Validation validation, Validate());
+  const rendezvous::ValidationResult validated{step, validation.loss, validation.accuracy};
+  reporter_.Validated(validated);
+  progress_log_.Validated(validated);
   return Ok();
 }
 

@@ -77,6 +77,8 @@ class Trainer {
   Status Load(const checkpoint::Loaded& loaded);
   // Trains until the last step or a boundary at which the members pause.
   Status RunSteps();
+  // Collective: validates the state if its step asks for it and no member has done it.
+  Status ValidateIfDue();
   Result<Validation> Validate();
   // Writes the last checkpoint and sends Done. `finished`: all steps are done.
   Status Finish(bool finished);
