@@ -414,7 +414,15 @@ void Coordinator::OnLeave(Peer& peer, const Leave& leave, Time now) {
 }
 
 void Coordinator::OnProgress(Peer& peer, const Progress& progress, Time now) {
-  if (!InCurrent(peer)) return;
+  if (!InCurrent(peer)) {
+    // What a trainer does before it joins is worth a note while all wait for it.
+    if (current_.generation == 0 && !progress.note.empty()) {
+      Progress note;
+      note.note = progress.note;
+      outputs_.push_back(ProgressOut{std::move(note)});
+    }
+    return;
+  }
   Progress out = progress;
   out.records.clear();
   double samples = 0;

@@ -17,10 +17,12 @@ namespace {
 
 using rendezvous::GangPhase;
 
+constexpr const char* kWaiting = "waiting for workers";
+
 std::string NoteOf(const rendezvous::Report& report, bool stopping) {
   if (stopping || report.phase == GangPhase::kStopping) return "stopping";
   if (!report.unreachable.empty()) return "waiting: workers cannot reach each other";
-  if (report.phase == GangPhase::kForming) return "waiting for workers";
+  if (report.phase == GangPhase::kForming) return kWaiting;
   if (report.phase == GangPhase::kPaused) return "paused: too few workers";
   return {};
 }
@@ -234,6 +236,7 @@ void RunView::Show(int workers_wanted, bool stopping, Time now) {
   state_.workers = WorkersOnScreen();
   state_.note = NoteOf(report_, stopping);
   if (state_.note.empty() && !report_.done) state_.note = note_;
+  if (state_.note == kWaiting && !note_.empty()) state_.note += ": " + note_;
   display_.Update(state_, now);
 }
 

@@ -99,7 +99,10 @@ std::optional<int> Trainer::JoinJob() {
     if (const int64_t now_done = parts_.data_hash->Done(); std::exchange(done, now_done) != now_done)
       parts_.page->Heartbeat();
     if (Now() >= note_at) {
-      log::Info("hashing the data, {} %", std::max(0, parts_.data_hash->Percent()));
+      const std::string note =
+          fmt::format("hashing the data, {} %", std::max(0, parts_.data_hash->Percent()));
+      log::Info("{}", note);
+      reporter_.NoteOfAnyMember(note);
       note_at += kHashNotes;
     }
     const auto order = channel.WaitForOrder(Duration::zero());

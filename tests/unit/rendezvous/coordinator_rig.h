@@ -38,6 +38,7 @@ class CoordinatorTest : public testing::Test {
       if (auto* line = std::get_if<EventLine>(&output)) {
         lines_.push_back(std::move(*line));
       }
+      if (auto* out = std::get_if<ProgressOut>(&output)) progress_.push_back(out->progress);
     }
     for (const ConnectionId c : asked) {
       const auto arrived = arrived_.find(c);
@@ -105,6 +106,7 @@ class CoordinatorTest : public testing::Test {
   std::vector<Sent> sent_;
   std::map<ConnectionId, Time> arrived_;  // bytes that the server has not read yet
   std::vector<EventLine> lines_;
+  std::vector<Progress> progress_;
   std::vector<ConnectionId> alive_;
 };
 

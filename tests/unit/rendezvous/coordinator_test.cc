@@ -413,6 +413,26 @@ TEST_F(CoordinatorTest, AFailedCheckpointIsReportedUntilOneIsWritten) {
   EXPECT_EQ(coordinator_->report().checkpoint_failure, "");
 }
 
+TEST_F(CoordinatorTest, WhatATrainerDoesBeforeItJoinsIsANote) {
+  Make(2, 2, 2);
+  Join(1);
+  On(AgentConnected{2, {"default/job", "pod-2", "agent-2", ""}});
+  Progress progress;
+  progress.records.resize(1);
+  progress.note = "hashing the data, 3 %";
+  On(MessageFrom{2, progress});
+  ASSERT_EQ(progress_.size(), 1U);
+  EXPECT_TRUE(progress_[0].records.empty());
+  EXPECT_EQ(progress_[0].note, "hashing the data, 3 %");
+  Join(2);
+  Pass(seconds(1));
+  for (const ConnectionId c : {1, 2}) Answer(c, -1);
+  progress_.clear();
+  On(AgentConnected{3, {"default/job", "pod-3", "agent-3", ""}});
+  On(MessageFrom{3, progress});
+  EXPECT_TRUE(progress_.empty()) << "the others train";
+}
+
 TEST_F(CoordinatorTest, AnEventNamesADamagedCheckpointOnce) {
   Make(1, 2, 2);
   Form({1, 2});
