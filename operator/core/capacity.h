@@ -113,6 +113,10 @@ bool Matches(const PodShape& shape, const NodeFacts& node);
 class Capacity {
  public:
   using Shape = std::shared_ptr<const PodShape>;
+  // An order by address would let the heap decide which pods get room, so that no run repeats another.
+  struct ByContent {
+    bool operator()(const Shape& a, const Shape& b) const { return a != b && *a < *b; }
+  };
 
   Capacity() = default;
   Capacity(Capacity&&) = default;
@@ -369,7 +373,7 @@ class Capacity {
   std::map<std::string, NodeId> ids_;  // by name
   std::vector<NodeId> unused_;
   std::unordered_map<std::string, Pod> pods_;
-  std::map<Shape, std::set<std::string>> unplaced_;  // expected pods that no node has room for
+  std::map<Shape, std::set<std::string>, ByContent> unplaced_;  // expected pods that no node has room for
   Claims claim_;
   ClaimedPlaces claimed_places_;           // the same
   Amounts total_;                          // of all nodes

@@ -42,7 +42,7 @@ GangRoom RoomOf(Capacity& capacity, const std::vector<Capacity::Ask>& gang, std:
 std::vector<int32_t> StrandedPods(Capacity& capacity, const std::vector<BoundToDomain>& pods,
                                   const std::vector<std::string>& peers, const std::string& required) {
   // A gated pod waits for room unless a place is reserved for it. A released one has none that it could use.
-  std::map<Capacity::Shape, std::vector<const BoundToDomain*>> waiting;
+  std::map<Capacity::Shape, std::vector<const BoundToDomain*>, Capacity::ByContent> waiting;
   std::vector<const BoundToDomain*> without;
   for (const BoundToDomain& pod : pods) {
     if (pod.gated && !capacity.ReservedFor(pod.pod)) waiting[pod.shape].push_back(&pod);

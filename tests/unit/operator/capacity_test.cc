@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 
 #include "base/rng.h"
@@ -419,6 +420,22 @@ TEST(Capacity, AnUnplacedPodTakesTheNextFreePlace) {
 
 // The places of a gang are reserved by name before its pods exist, and stay reserved until the pods are
 // bound.
+TEST(Capacity, TheAddressesOfShapesDecideNothing) {
+  for (const bool swapped : {false, true}) {
+    const auto block = std::make_shared<std::array<PodShape, 2>>();
+    (*block)[swapped ? 1 : 0] = GpuPod(4);
+    (*block)[swapped ? 0 : 1] = GpuPod(8);
+    const Capacity::Shape half(block, &(*block)[swapped ? 1 : 0]), whole(block, &(*block)[swapped ? 0 : 1]);
+    Capacity capacity = Cluster(1);
+    capacity.SetPod("other", {{kGpu, 8}}, "n0");
+    capacity.ExpectPod("half", half);
+    capacity.ExpectPod("whole", whole);
+    capacity.RemovePod("other");
+    EXPECT_EQ(capacity.IsUnplaced("half"), false) << swapped;
+    EXPECT_EQ(capacity.IsUnplaced("whole"), true) << swapped;
+  }
+}
+
 TEST(Capacity, APodKeepsItsReservedPlaceUntilItIsBound) {
   Capacity capacity = Cluster(2);
   const Capacity::Shape shape = Shared(GpuPod(8));
