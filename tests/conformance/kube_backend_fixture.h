@@ -53,13 +53,25 @@ class KubeBackendTest : public testing::Test {
     }
     return job;
   }
-  void BeginAttempt(const Key& key, int64_t attempt) {
+  void WriteLedger(const Key& key, core::Ledger ledger) {
     Await(key);
     core::SetStatus set;
-    set.status.ledger.attempt = attempt;
-    ASSERT_TRUE(Write(key, set).ok());
+    set.status.ledger = std::move(ledger);
+    const Result<Revision> written = Write(key, set);
+    ASSERT_TRUE(written.ok()) << CodeName(written.error().code) << ": " << written.error().message;
+  }
+  void BeginAttempt(const Key& key, int64_t attempt) {
+    core::Ledger ledger;
+    ledger.attempt = attempt;
+    WriteLedger(key, ledger);
     ASSERT_TRUE(
         Eventually([&] { return backend_->Observe(key)->observed.status.ledger.attempt == attempt; }));
+  }
+  // The job ends, and gives up its places. A next attempt would wait for room before the others.
+  void End(const Key& key) {
+    core::Ledger ledger = backend_->Observe(key)->observed.status.ledger;
+    ledger.outcome = core::Outcome::kSucceeded;
+    WriteLedger(key, ledger);
   }
   // Waits until the pods of earlier tests have left the two nodes.
   void AwaitRoom(const Key& key) {

@@ -99,7 +99,7 @@ TEST_F(KubeBackendTest, ASmallerGangDoesNotOvertakeTheHeadOfTheQueue) {
   EXPECT_EQ(Write(small, core::ReserveRoom{1, {0}}).error().code, Code::kConflict);
   std::atomic<bool> notified{false};
   backend_->Subscribe([&](const Key& changed) { notified = notified || changed == large; });
-  BeginAttempt(runs, 2);  // gives up its place
+  End(runs);
   EXPECT_TRUE(Eventually([&] { return notified.load(); }));
   EXPECT_EQ(FitOf(small).room, 0);
   EXPECT_EQ(FitOf(large).room, 2);
@@ -129,7 +129,7 @@ TEST_F(KubeBackendTest, AYoungerGangOfHigherPriorityComesFirst) {
   BeginAttempt(younger, 1);
   EXPECT_EQ(FitOf(younger).room, 1) << "it is the head now";
   EXPECT_EQ(FitOf(older).room, 0);
-  BeginAttempt(runs, 2);  // gives up its place
+  End(runs);
   ASSERT_TRUE(Eventually([&] { return FitOf(younger).room == 2; }));
   ASSERT_TRUE(Write(younger, core::ReserveRoom{1, {0, 1}}).ok());
   EXPECT_EQ(FitOf(older).room, 0);
