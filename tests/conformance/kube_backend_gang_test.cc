@@ -61,8 +61,8 @@ TEST_F(KubeBackendTest, PlacesAreReservedBeforeThePodsExist) {
   const Key rival = cluster_.Submit(Gang("rival", 2, "gate", 8));
   EXPECT_EQ(Await(key).provider, core::GangProvider::kGate);
   BeginAttempt(key, 1);
-  BeginAttempt(rival, 1);
   AwaitRoom(key);
+  BeginAttempt(rival, 1);  // it would keep the room, which is enough for it, until its turn is over
   EXPECT_NE(FitOf(key).missing.find("nvidia.com/gpu"), std::string::npos) << FitOf(key).missing;
   EXPECT_EQ(FitOf(rival).room, 2);
   const auto all = Write(key, core::ReserveRoom{1, {0, 1, 2}});
@@ -85,10 +85,11 @@ TEST_F(KubeBackendTest, PlacesAreReservedBeforeThePodsExist) {
 }
 
 // Two nodes with 8 GPUs each, one of them taken: the gang that waits for both keeps others off the free one.
+// Jobs of one second come in the order of their names.
 TEST_F(KubeBackendTest, ASmallerGangDoesNotOvertakeTheHeadOfTheQueue) {
-  const Key runs = cluster_.Submit(Gang("runs", 1, "gate", 8));
-  const Key large = cluster_.Submit(Gang("large", 2, "gate", 8));
-  const Key small = cluster_.Submit(Gang("small", 1, "gate", 8));
+  const Key runs = cluster_.Submit(Gang("a-runs", 1, "gate", 8));
+  const Key large = cluster_.Submit(Gang("b-large", 2, "gate", 8));
+  const Key small = cluster_.Submit(Gang("c-small", 1, "gate", 8));
   for (const Key& key : {runs, large, small}) BeginAttempt(key, 1);
   ASSERT_TRUE(Eventually([&] { return FitOf(runs).room == 1; })) << FitOf(runs).missing;
   ASSERT_TRUE(Write(runs, core::ReserveRoom{1, {0}}).ok());
@@ -117,8 +118,8 @@ TEST_F(KubeBackendTest, AYoungerGangOfHigherPriorityComesFirst) {
   const auto made =
       cluster_.Wait([&](auto done) { cluster_.client().Create(kube::kPriorityClasses, "", urgent, done); });
   ASSERT_TRUE(made.ok()) << made.error().message;
-  const Key runs = cluster_.Submit(Gang("runs", 1, "gate", 8));
-  const Key older = cluster_.Submit(Gang("older", 2, "gate", 8));
+  const Key runs = cluster_.Submit(Gang("a-runs", 1, "gate", 8));
+  const Key older = cluster_.Submit(Gang("b-older", 2, "gate", 8));
   for (const Key& key : {runs, older}) BeginAttempt(key, 1);
   ASSERT_TRUE(Eventually([&] { return FitOf(runs).room == 1; })) << FitOf(runs).missing;
   ASSERT_TRUE(Write(runs, core::ReserveRoom{1, {0}}).ok());
