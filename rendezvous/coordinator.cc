@@ -415,8 +415,14 @@ void Coordinator::OnLeave(Peer& peer, const Leave& leave, Time now) {
 
 void Coordinator::OnProgress(Peer& peer, const Progress& progress, Time now) {
   if (!InCurrent(peer)) {
+    if (current_.generation != 0) return;
+    // Published while no coordinator was there to record it, and repeated by the agent.
+    if (progress.checkpoint_step.value_or(-1) > report_.checkpoint_step) {
+      report_.checkpoint_step = *progress.checkpoint_step;
+      report_dirty_ = true;
+    }
     // What a trainer does before it joins is worth a note while all wait for it.
-    if (current_.generation == 0 && !progress.note.empty()) {
+    if (!progress.note.empty()) {
       Progress note;
       note.note = progress.note;
       outputs_.push_back(ProgressOut{std::move(note)});

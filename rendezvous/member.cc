@@ -165,13 +165,12 @@ void MemberCore::OnTrainer(const Message& message) {
   } else if (const auto* progress = std::get_if<Progress>(&message)) {
     recent_.insert(recent_.end(), progress->records.begin(), progress->records.end());
     while (recent_.size() > kKeptRecords) recent_.pop_front();
-    const std::optional<int64_t> checkpoint_step = progress_.checkpoint_step;
-    const std::optional<ValidationResult> validation = progress_.validation;
-    progress_ = *progress;
-    progress_.records.clear();
+    Progress last = *progress;
+    last.records.clear();
     // These come once, and the coordinator may have been away then.
-    if (!progress_.checkpoint_step) progress_.checkpoint_step = checkpoint_step;
-    if (!progress_.validation) progress_.validation = validation;
+    if (!last.checkpoint_step) last.checkpoint_step = progress_.checkpoint_step;
+    if (!last.validation) last.validation = progress_.validation;
+    progress_ = std::move(last);
     SendToCoordinator(*progress);
   } else if (const auto* failed = std::get_if<OperationFailed>(&message)) {
     // A Prepare may have crossed it.

@@ -433,6 +433,23 @@ TEST_F(CoordinatorTest, WhatATrainerDoesBeforeItJoinsIsANote) {
   EXPECT_TRUE(progress_.empty()) << "the others train";
 }
 
+// An agent repeats it to the next coordinator right after its Join.
+TEST_F(CoordinatorTest, ACheckpointOfTheTimeWithoutACoordinatorIsTheFloor) {
+  options_.known_checkpoint = 5;
+  Make(1, 1, 1);
+  Join(1);
+  Progress progress;
+  progress.checkpoint_step = 7;
+  On(MessageFrom{1, progress});
+  EXPECT_EQ(coordinator_->report().checkpoint_step, 7);
+  progress.checkpoint_step = 6;
+  On(MessageFrom{1, progress});
+  EXPECT_EQ(coordinator_->report().checkpoint_step, 7);
+  Pass(seconds(1));
+  Answer(1, -1);
+  EXPECT_EQ(Last<NewGeneration>(1).value().checkpoint_floor, 7);
+}
+
 TEST_F(CoordinatorTest, AnEventNamesADamagedCheckpointOnce) {
   Make(1, 2, 2);
   Form({1, 2});
