@@ -57,13 +57,8 @@ class KubeBackendTest : public testing::Test {
     Await(key);
     core::SetStatus set;
     set.status.ledger = std::move(ledger);
-    // As a controller does: after another look.
-    ASSERT_TRUE(Eventually([&] {
-      const Result<Revision> written = Write(key, set);
-      if (!written.ok())
-        GTEST_LOG_(WARNING) << CodeName(written.error().code) << ": " << written.error().message;
-      return written.ok();
-    }));
+    const Result<Revision> written = Write(key, set);
+    ASSERT_TRUE(written.ok()) << CodeName(written.error().code) << ": " << written.error().message;
   }
   void BeginAttempt(const Key& key, int64_t attempt) {
     core::Ledger ledger;
