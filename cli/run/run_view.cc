@@ -17,14 +17,13 @@ namespace {
 
 using rendezvous::GangPhase;
 
-constexpr const char* kWaiting = "waiting for workers";
-
-std::string NoteOf(const rendezvous::Report& report, bool stopping) {
+// `note`: of a trainer.
+std::string NoteOf(const rendezvous::Report& report, bool stopping, const std::string& note) {
   if (stopping || report.phase == GangPhase::kStopping) return "stopping";
   if (!report.unreachable.empty()) return "waiting: workers cannot reach each other";
-  if (report.phase == GangPhase::kForming) return kWaiting;
+  if (report.phase == GangPhase::kForming) return "waiting for workers" + (note.empty() ? "" : ": " + note);
   if (report.phase == GangPhase::kPaused) return "paused: too few workers";
-  return {};
+  return report.done ? "" : note;
 }
 
 RunEvent PlainEvent(bool warning, const std::string& reason, const std::string& message) {
@@ -234,9 +233,7 @@ std::vector<LiveScreen::Worker> RunView::WorkersOnScreen() const {
 void RunView::Show(int workers_wanted, bool stopping, Time now) {
   state_.workers_wanted = workers_wanted;
   state_.workers = WorkersOnScreen();
-  state_.note = NoteOf(report_, stopping);
-  if (state_.note.empty() && !report_.done) state_.note = note_;
-  if (state_.note == kWaiting && !note_.empty()) state_.note += ": " + note_;
+  state_.note = NoteOf(report_, stopping, note_);
   display_.Update(state_, now);
 }
 

@@ -36,25 +36,23 @@ Status AgreeOnDevice(fabric::Communicator* comm, int root, device::Device* devic
   return Ok();
 }
 
-Status AgreeOnValidation(fabric::Communicator* comm, int root,
-                         std::optional<rendezvous::ValidationResult>* newest) {
-  if (comm->world() == 1) return Ok();
+Result<std::optional<rendezvous::ValidationResult>> AgreeOnValidation(
+    fabric::Communicator* comm, int root, const std::optional<rendezvous::ValidationResult>& own) {
+  if (comm->world() == 1) return own;
   struct {
     int64_t step = -1;  // -1: none
     double loss = 0;
     double accuracy = 0;
     uint64_t has_accuracy = 0;
   } sent;
-  if (newest->has_value()) {
-    const rendezvous::ValidationResult& result = **newest;
-    sent = {result.step, result.loss, result.accuracy.value_or(0), result.accuracy.has_value() ? 1U : 0U};
-  }
+  if (own.has_value())
+    sent = {own->step, own->loss, own->accuracy.value_or(0), own->accuracy.has_value() ? 1U : 0U};
   RM_TRY(comm->Broadcast(std::as_writable_bytes(std::span(&sent, 1)), root));
-  newest->reset();
-  if (sent.step < 0) return Ok();
-  *newest = rendezvous::ValidationResult{sent.step, sent.loss, std::nullopt};
-  if (sent.has_accuracy != 0) (*newest)->accuracy = sent.accuracy;
-  return Ok();
+  std::optional<rendezvous::ValidationResult> newest;
+  if (sent.step < 0) return newest;
+  newest = rendezvous::ValidationResult{sent.step, sent.loss, std::nullopt};
+  if (sent.has_accuracy != 0) newest->accuracy = sent.accuracy;
+  return newest;
 }
 
 Json DescribeDevice(const device::Device& device) {

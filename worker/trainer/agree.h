@@ -18,9 +18,10 @@ namespace ringmaster::trainer {
 // this member's device differs from the root's; it must not take part.
 Status AgreeOnDevice(fabric::Communicator* comm, int root, device::Device* device);
 
-// Collective: every member gets the root's newest validation, so that all agree whether one is due.
-Status AgreeOnValidation(fabric::Communicator* comm, int root,
-                         std::optional<rendezvous::ValidationResult>* newest);
+// Collective: returns the root's newest validation to every member, so that all agree whether one is due.
+// `own`: that of this member; nullopt: none.
+Result<std::optional<rendezvous::ValidationResult>> AgreeOnValidation(
+    fabric::Communicator* comm, int root, const std::optional<rendezvous::ValidationResult>& own);
 
 // Describes the device for a checkpoint, and adopts the plan of such a description if the device is of the
 // same kind, so that a resumed run computes the same bits. On another kind of device the run keeps the

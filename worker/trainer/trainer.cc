@@ -257,9 +257,10 @@ Status Trainer::Synchronize(const NewGeneration& formed) {
     }
   }
   RM_TRY(AgreeOnDevice(comm_.get(), sources.front(), parts_.device.get()));
-  std::optional<rendezvous::ValidationResult> validated = reporter_.validation();
-  RM_TRY(AgreeOnValidation(comm_.get(), sources.front(), &validated));
-  reporter_.RestoreValidation(validated);
+  if (parts_.config.validate_every_steps > 0) {
+    RM_ASSIGN(const auto validated, AgreeOnValidation(comm_.get(), sources.front(), reporter_.validation()));
+    reporter_.RestoreValidation(validated);
+  }
   if (sources.size() < formed.members.size()) RM_TRY(ShareWithJoining(formed, sources));
   auto made = parts_.device->Collectives(comm_.get(), &parts_.channel->cancelled());
   if (!made.ok()) {

@@ -418,8 +418,6 @@ TEST(Capacity, AnUnplacedPodTakesTheNextFreePlace) {
   EXPECT_EQ(capacity.FitOf(Shared(GpuPod(8)), 1).room, 1);
 }
 
-// The places of a gang are reserved by name before its pods exist, and stay reserved until the pods are
-// bound.
 TEST(Capacity, TheAddressesOfShapesDecideNothing) {
   for (const bool swapped : {false, true}) {
     const auto block = std::make_shared<std::array<PodShape, 2>>();
@@ -436,6 +434,8 @@ TEST(Capacity, TheAddressesOfShapesDecideNothing) {
   }
 }
 
+// The places of a gang are reserved by name before its pods exist, and stay reserved until the pods are
+// bound.
 TEST(Capacity, APodKeepsItsReservedPlaceUntilItIsBound) {
   Capacity capacity = Cluster(2);
   const Capacity::Shape shape = Shared(GpuPod(8));
