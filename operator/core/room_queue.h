@@ -139,8 +139,7 @@ class RoomQueue::Sweep {
   friend class RoomQueue;
   bool begun_ = false;
   Cursor cursor_;
-  // The room of each domain that is left; ascending.
-  std::map<Capacity::Shape, std::vector<int64_t>, Capacity::ByContent> offers_;
+  std::map<Capacity::Shape, std::vector<int64_t>> offers_;  // the room of each domain that is left; ascending
   bool done_ = false;
 };
 
