@@ -67,6 +67,8 @@ class Decoder {
   Result<std::optional<std::string_view>> NextFrame();
   // The route of what was returned last, ascending; empty: none.
   const std::vector<int32_t>& slots() const { return slots_; }
+  // Bytes that it holds. After Next has returned nullopt: of a message that is not complete.
+  size_t buffered() const { return buffer_.size() - begin_; }
 
  private:
   size_t max_frame_bytes_;

@@ -27,6 +27,10 @@ namespace ringmaster::rendezvous {
 inline constexpr double kMessagesPerSecond = 200;
 inline constexpr double kMessagesBurst = 2000;
 
+// What all connections of a job may hold of messages that are not complete. A pod may have hundreds of
+// connections, and a message a megabyte: without a limit a few of them would fill the operator's memory.
+inline constexpr size_t kMaxIncompleteBytes = size_t{16} << 20;
+
 struct Job;
 
 struct Connection {
@@ -53,6 +57,7 @@ struct Connection {
   MessageRate rate{kMessagesPerSecond, kMessagesBurst};
   Outbox outbox;
   size_t hello_bytes = 0;
+  size_t incomplete = 0;  // bytes of a message that is not complete, as Job counted them
   bool writing = false;
   bool close_when_written = false;
 };
@@ -75,6 +80,17 @@ struct Job {
     const auto pod = pods.find(c.pod);
     std::erase(pod->second, c.id);
     if (pod->second.empty()) pods.erase(pod);
+    incomplete -= c.incomplete;
+  }
+  // Counts what the connection holds of a message that is not complete. Returns false when all hold too much.
+  bool CountIncomplete(Connection& c) {
+    incomplete -= std::exchange(c.incomplete, c.decoder.buffered());
+    incomplete += c.incomplete;
+    return incomplete <= kMaxIncompleteBytes;
+  }
+  void CancelTimers() {
+    timer.cancel();
+    report_timer.cancel();
   }
   // A copy: what is done with them changes `connections`.
   std::vector<ConnectionPtr> All() const {
@@ -95,10 +111,16 @@ struct Job {
   int64_t attempt = 0;
   std::map<uint64_t, ConnectionPtr> connections;
   std::map<std::string, std::vector<uint64_t>> pods;  // connections by pod, oldest first
+  size_t incomplete = 0;                              // bytes, of all of them
   // The frame of the newest membership: after a broken network, thousands of agents ask for it at once.
   std::shared_ptr<const Message> newest;
   Outbox::Frame newest_frame;
 };
+
+// Whether the message lists all members, so that its size and its cost grow with their number.
+inline bool ListsMembers(const Message& message) {
+  return std::holds_alternative<NewGeneration>(message) || std::holds_alternative<StartProgram>(message);
+}
 
 // Returns how a log line about the connection begins: empty before it is authenticated.
 inline std::string TagOf(const Connection& c) {

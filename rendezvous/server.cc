@@ -112,10 +112,7 @@ class Server::Impl {
       closing_ = true;
       error_code ignored;
       acceptor_.close(ignored);
-      for (auto& [name, job] : jobs_) {
-        job->timer.cancel();
-        job->report_timer.cancel();
-      }
+      for (auto& [name, job] : jobs_) job->CancelTimers();
       flush_timer_.expires_after(kFlushDeadline);
       flush_timer_.async_wait([this](error_code) { io_.stop(); });
       StopWhenFlushed();
@@ -223,6 +220,8 @@ class Server::Impl {
       OnMessage(c, std::move(**next));
     }
     if (!connections_.contains(c->id) || c->authenticating) return;
+    if (!c->job.empty() && !jobs_.at(c->job)->CountIncomplete(*c))
+      return Close(c, "the connections of its job hold too much of incomplete messages");
     if (const Duration pause = c->rate.Wait(now); pause > Duration::zero()) {
       c->pause_timer.expires_after(pause);
       c->pause_timer.async_wait([this, c](error_code error) {
@@ -465,7 +464,7 @@ class Server::Impl {
   void SendToAgents(Job& job, const SendTo& send) {
     Outbox::Frame frame = send.message == job.newest ? job.newest_frame : nullptr;
     if (frame == nullptr) frame = std::make_shared<const std::string>(Encode(*send.message));
-    if (send.message->index() == Message(NewGeneration{}).index()) {
+    if (ListsMembers(*send.message)) {
       job.newest = send.message;
       job.newest_frame = frame;
     }

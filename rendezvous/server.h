@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Server connects agents to coordinators: one thread and one TCP port serve any number of jobs, and each
-// connection belongs to one agent. Coordinator makes all decisions; the server moves bytes and time.
+// connection belongs to one pod, whose agents share it. Coordinator makes all decisions; the server moves
+// bytes and time.
 //
 // A connection must send Hello with a valid secret (or token) and a known job before hello_deadline and
 // within a size limit, or the server closes it. The number of connections that have not been authenticated is
@@ -73,7 +74,7 @@ class Server {
   void RemoveJob(const std::string& job);
   // Applies to new connections. After kInvalid the old certificate stays in use.
   Status SetCertificate(const std::string& cert_pem, const std::string& key_pem);
-  // Returns the number of authenticated connections.
+  // Returns the number of agents that are connected.
   int32_t connected() const;
   void RequestStop(const std::string& job);
   // All processes of this pod have ended. Call it before another pod of this name starts.

@@ -2,6 +2,8 @@
 
 #include "operator/kube/event_recorder.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "base/log.h"
@@ -100,20 +102,25 @@ void EventRecorder::Record(const EventSubject& subject, bool warning, const std:
 int64_t EventRecorder::dropped() const { return queue_->dropped(); }
 
 void EventRecorder::Run() {
-  const auto log_failure = [](const Result<Json>& result) {
-    if (!result.ok()) log::Warn("event=lost error={}", result.error().message);
+  const auto log_failure = [](const std::string& what) {
+    return [what](const Result<Json>& result) {
+      if (!result.ok()) log::Warn("{} event=lost: {}", what, result.error().message);
+    };
   };
   EventCorrelator::Writes writes;
   while (queue_->Take(writes)) {
     if (options_.may_write && !options_.may_write()) continue;
     const std::string now = WallTimeText(WallNow());
     for (const CreateEvent& event : writes.create)
-      api_.Create(kEvents, event.subject.namespace_, ToEvent(event, options_.instance, now), log_failure,
+      api_.Create(kEvents, event.subject.namespace_, ToEvent(event, options_.instance, now),
+                  log_failure(fmt::format("job={}/{} reason={}", event.subject.namespace_, event.subject.name,
+                                          event.reason)),
                   ApiClient::Response::kMetadata);
     for (const UpdateSeries& event : writes.update) {
       Json patch = {{"series", {{"count", event.count}, {"lastObservedTime", now}}}};
       if (!event.note.empty()) patch["note"] = Truncate(event.note, kMaxNoteBytes);
-      api_.Patch(kEvents, event.namespace_, event.name, "", ApiClient::PatchType::kMerge, patch, log_failure);
+      api_.Patch(kEvents, event.namespace_, event.name, "", ApiClient::PatchType::kMerge, patch,
+                 log_failure(fmt::format("name={}/{}", event.namespace_, event.name)));
     }
   }
 }

@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "operator/control/job_tag.h"
 #include "operator/core/decide.h"
 #include "operator/kube/backend/kube_backend.h"
 #include "operator/kube/backend/resources.h"
@@ -141,7 +142,8 @@ void KubeBackend::JudgeNative(const Job& job, const core::Status& status) {
     MutexLock lock(mutex_);
     if (std::exchange(native_tears_, true)) return;
   }
-  log::Warn("gang=native job={}: placed in part, so auto does not choose it any more", job->key.ToString());
+  log::Warn("{} gang=native: placed in part, so auto does not choose it any more",
+            control::JobTag(job->key, status));
   reflectors_.Wake();  // whether Volcano runs matters now
   for (const std::string& name : jobs_.Keys()) Notify(name);
 }

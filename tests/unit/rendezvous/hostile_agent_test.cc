@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <boost/asio.hpp>
+#include <cerrno>
 #include <limits>
 #include <string>
 #include <thread>
@@ -15,6 +16,7 @@
 
 #include "base/rng.h"
 #include "rendezvous/codec.h"
+#include "rendezvous/connection.h"
 #include "rendezvous/server.h"
 
 namespace ringmaster::rendezvous {
@@ -46,6 +48,18 @@ class RawAgent {
                                       bytes.size() - sent_ % bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT)));
   }
   void Send(const Message& message) { SendRaw(Encode(message)); }
+  // Announces a body of `size` bytes, and sends all but one of them.
+  void SendAllButOne(size_t size) {
+    std::string frame;
+    for (int shift = 24; shift >= 0; shift -= 8) frame.push_back(static_cast<char>(size >> shift & 0xff));
+    SendRaw(frame + std::string(size - 1, 'x'));
+  }
+  // Whether the server has closed the connection. What it has sent stays unread.
+  bool Closed() {
+    char first = 0;
+    const ssize_t got = ::recv(socket_.native_handle(), &first, 1, MSG_PEEK | MSG_DONTWAIT);
+    return got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK);
+  }
   // Frames the body, whatever it is.
   void SendBody(const std::string& body) {
     std::string frame;
@@ -154,6 +168,29 @@ TEST_F(HostileAgentTest, OnePodCannotHoldManyConnections) {
   for (size_t i = 0; i + 2 < agents.size(); ++i) EXPECT_FALSE(agents[i]->Await<Exit>()) << i;
   EXPECT_LE(server_->connected(), 2);
   ServeTheGoodJob();
+}
+
+// Each connection may hold nearly a megabyte of a message whose end never comes, but not all connections of a
+// job together.
+TEST_F(HostileAgentTest, IncompleteMessagesCannotFillTheMemory) {
+  constexpr size_t kAgents = 40, kMayStay = kMaxIncompleteBytes / (kMaxAgentFrameBytes - 1);
+  std::vector<std::unique_ptr<RawAgent>> agents;
+  for (size_t i = 0; i < kAgents; ++i) {
+    agents.push_back(std::make_unique<RawAgent>(server_->port()));
+    agents.back()->Send(BadHello(static_cast<int>(i)));
+    ASSERT_TRUE(agents.back()->Await<Welcome>());
+  }
+  for (const auto& agent : agents) agent->SendAllButOne(kMaxAgentFrameBytes);
+  ServeTheGoodJob();
+  const Time limit = Now() + seconds(20);
+  const auto closed = [&] {
+    return std::count_if(agents.begin(), agents.end(), [](const auto& agent) { return agent->Closed(); });
+  };
+  while (closed() < static_cast<int64_t>(kAgents - kMayStay) && Now() < limit)
+    std::this_thread::sleep_for(milliseconds(10));
+  EXPECT_GE(closed(), static_cast<int64_t>(kAgents - kMayStay));
+  // What the others hold may be completed.
+  EXPECT_LT(closed(), static_cast<int64_t>(kAgents));
 }
 
 TEST_F(HostileAgentTest, ASlotThatThePodDoesNotHaveIsRefused) {
