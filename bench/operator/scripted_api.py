@@ -15,6 +15,7 @@ import urllib.parse
 
 NAMESPACES = 20
 WAITING_PODS = 6
+SHAPES = 24  # of the pods of waiting jobs
 FILLER = {f"f:{group}": {f"k:{{\"name\":\"member-{i}\"}}": {"f:a": {}} for i in range(25)} for group in ("spec", "status")}
 MANAGED = json.dumps([{"manager": "m", "fieldsV1": FILLER}])
 NOTHING = 0
@@ -65,11 +66,11 @@ class Server:
         placed = 0
         for i in range(jobs):
             name, space, waits = f"job-{i}", f"team-{i % NAMESPACES}", i < waiting
-            size, cpu = (WAITING_PODS, 16) if waits else (pods_per_job, 1)
-            self.objects.setdefault("trainingjobs", {})[f"{space}/{name}"] = self.job(name, space, size, cpu, waits)
-            for rank in range(size):
-                pod = Pod(f"{name}-1-{rank}", space, name, 1, rank, f"node-{placed % nodes}", waits, cpu)
-                placed += 0 if waits else 1
+            size, cpu = (WAITING_PODS, 16) if waits else (pods_per_job + i % 2, 1)
+            self.objects.setdefault("trainingjobs", {})[f"{space}/{name}"] = self.job(name, space, size, cpu, 1 + i % SHAPES, waits)
+            for rank in range(0 if waits else size):  # what waits for room has no pods
+                pod = Pod(f"{name}-1-{rank}", space, name, 1, rank, f"node-{placed % nodes}", False, cpu)
+                placed += 1
                 self.pods[f"{space}/{pod.name}"] = pod
 
     @staticmethod
@@ -82,9 +83,9 @@ class Server:
                                        "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": STARTED}]}}
 
     @staticmethod
-    def job(name, space, size, cpu, waits):
+    def job(name, space, size, cpu, gigabytes, waits):
         container = {"name": "worker", "image": "registry.example.com/team/image:v1",
-                     "resources": {"requests": {"cpu": str(cpu)}}}
+                     "resources": {"requests": {"cpu": str(cpu), "memory": f"{gigabytes}Gi"}}}
         return {"apiVersion": "ringmaster.dev/v1alpha1", "kind": "TrainingJob",
                 "metadata": {"name": name, "namespace": space, "uid": f"uid-{name}", "resourceVersion": "1", "generation": 1,
                              "creationTimestamp": STARTED, "managedFields": json.loads(MANAGED)},
