@@ -74,14 +74,13 @@ struct Table<Role> {
         "the first worker with another template. mpi: launcher, a pod that runs the command in place of the "
         "first worker, and no rank."),
       F("replicas", &Role::replicas, {.min = 1, .max = 1000},
-        "Number of pods, each with one program. 1 for every role except ps."),
+        "Number of pods, each with one program. Every role except ps must have 1."),
       F("template", &Role::template_, {.known_fields = PodTemplateFields},
         "PodTemplateSpec of the role's pods. Default: `workers.template`."),
       F("restart", &Role::restart, {.max_length = 16, .values = "Gang|Pod|Never"},
-        "What follows when a program of the role fails. Gang: all programs start again. Pod: this one starts "
-        "again in its pod, while the others run. Never: nothing. Default: Pod for ps and evaluator, "
-        "otherwise "
-        "Gang. In a job with ps, workers start again alone, too."),
+        "What happens when a program of the role fails. Gang: all programs start again. Pod: this one starts "
+        "again in its pod, while the others run. Never: it stays ended. Default: Pod for ps and evaluator, "
+        "otherwise Gang. In a job with ps, workers start again alone, too."),
       F("completes", &Role::completes, {},
         "Whether `lifecycle.success: AllWorkers` waits for the role. Default: false for ps and evaluator, "
         "which "
@@ -108,9 +107,9 @@ struct Table<Launch> {
         "a failure, which saves the time of the imports and costs the memory. The command must be python "
         "with a script or a module. Kind ranks only."),
       F("mpi", &Launch::mpi, {.max_length = 16, .values = "openmpi|mpich|intel"},
-        "Implementation of MPI in the image. openmpi: 4 and 5. mpich: MPICH and others with its launcher "
-        "Hydra. intel: Intel MPI. Required for framework mpi, and only there: the agents set what its "
-        "mpirun and mpiexec read to start `workers.slots` ranks in every worker, without SSH."));
+        "Implementation of MPI in the image. openmpi: Open MPI 4 and 5. mpich: MPICH and others with its "
+        "launcher Hydra. intel: Intel MPI. Required for framework mpi, and only there: the agents set what "
+        "its mpirun and mpiexec read to start `workers.slots` ranks in every worker, without SSH."));
 };
 
 template <>
@@ -268,10 +267,10 @@ struct Table<Lifecycle> {
         "Which pods of a finished job the operator deletes."),
       F("success", &Lifecycle::success, {.max_length = 16, .values = "AllWorkers|Rank0|Chief|Launcher"},
         "Which programs must end with exit code 0 for the job to succeed. AllWorkers: every rank, and every "
-        "role that completes. Rank0: the first worker. Chief: the role chief. The other programs are then "
-        "stopped, and their exit codes do not count. Launcher: the command of framework mpi, and each rank "
-        "that it has started in the workers. Default: Chief in a job with a chief, Launcher for framework "
-        "mpi, otherwise AllWorkers."));
+        "role that completes. Rank0: the first worker. Chief: the role chief. With Rank0 and Chief the other "
+        "programs are then stopped, and their exit codes do not count. Launcher: the command of framework "
+        "mpi, and each rank that it has started in the workers. Default: Chief in a job with a chief, "
+        "Launcher for framework mpi, otherwise AllWorkers."));
 };
 
 template <>

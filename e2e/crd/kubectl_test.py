@@ -3,6 +3,7 @@
 
 import json
 import pathlib
+import re
 import subprocess
 import unittest
 
@@ -31,7 +32,9 @@ class Kubectl(unittest.TestCase):
         cls.c = cls.enterClassContext(Cluster(components=["etcd", "apiserver"]))
         cls.c.kubectl("apply", "--server-side", "-f", CRD)
         cls.c.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd/trainingjobs.ringmaster.dev")
-        # The API server publishes the schema that `kubectl explain` reads some time after that.
+        # The API server lists the kind, and publishes the schema that `kubectl explain` reads, some time after that.
+        cls.c.wait(lambda: "trainingjobs" in cls.c.kubectl("api-resources", "--api-group=ringmaster.dev", "--output=name"),
+                   "the kind is listed")
         cls.c.wait(lambda: '"apis/ringmaster.dev/v1alpha1"' in cls.c.kubectl("get", "--raw", "/openapi/v3"), "the schema is published")
 
     def create(self, manifest, status=None):
@@ -74,6 +77,21 @@ class Kubectl(unittest.TestCase):
         self.assertRegex(text, r"replicas\s+<integer> -required-")
         self.assertIn("The scale subresource sets it", text)
         self.assertIn("Environment variables", self.c.kubectl("explain", "tj.spec.workers.template.spec.containers.env"))
+
+    def test_explain_describes_every_field(self):
+        version = self.c.get("crd", "trainingjobs.ringmaster.dev")["spec"]["versions"][0]
+        spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+        for part, name in (("workers", "slots"), ("roles", "completes"), ("launch", "mpi"), ("lifecycle", "success")):
+            # kubectl breaks the lines.
+            text = " ".join(self.c.kubectl("explain", f"tj.spec.{part}").split())
+            schema = spec[part]
+            fields = (schema if schema["type"] == "object" else schema["items"])["properties"]
+            self.assertIn(name, fields)
+            self.assertIn(schema["description"], text)
+            for field, its in fields.items():
+                with self.subTest(f"{part}.{field}"):
+                    self.assertRegex(its["description"], r"^[A-Za-z].*\.$")
+                    self.assertRegex(text, rf"{field} <[^>]*>( -required-)?( enum: [^:]*)? {re.escape(its['description'])}")
 
     def test_defaults_are_filled_in(self):
         spec = self.c.api.get(self.create(native("defaults")))["spec"]
