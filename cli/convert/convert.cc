@@ -51,12 +51,12 @@ std::vector<api::Parsed> Objects(std::string_view text) {
 // Why a document of another kind is not converted.
 Remark OtherKind(const std::string& api_version, const std::string& kind, api::Mark mark) {
   if (api_version.starts_with("kubeflow.org/") || api_version == kTrainer) {
-    return {
-        "kind",
-        fmt::format("{} of {} is not supported: give a PyTorchJob, TFJob or JAXJob of kubeflow.org/v1, an "
-                    "MPIJob of kubeflow.org/v2beta1, or a TrainJob of {}",
-                    kind, api_version, kTrainer),
-        true, mark};
+    return {"kind",
+            fmt::format(
+                "{} of {} is not supported: give a PyTorchJob, TFJob, JAXJob or MPIJob of kubeflow.org/v1, "
+                "an MPIJob of kubeflow.org/v2beta1, or a TrainJob of {}",
+                kind, api_version, kTrainer),
+            true, mark};
   }
   return {
       "kind",
@@ -75,7 +75,7 @@ void CheckResult(Source& source, const Json& job) {
   }
 }
 
-Converted Convert(const api::Node& root, const std::vector<Json>& runtimes) {
+Converted Convert(const api::Node& root, const std::vector<const api::Node*>& runtimes) {
   const std::string api_version = TextOf(root, "apiVersion"), kind = TextOf(root, "kind");
   Converted result;
   const api::Node* metadata = root.Find("metadata");
@@ -90,7 +90,7 @@ Converted Convert(const api::Node& root, const std::vector<Json>& runtimes) {
   for (const char* field : {"apiVersion", "kind", "status"}) source.Take(field);
   Json job = {{"apiVersion", "ringmaster.dev/v1alpha1"}, {"kind", "TrainingJob"}};
   if (replicas) {
-    ConvertReplicaJob(source, kind, job);
+    ConvertReplicaJob(source, api_version, kind, job);
   } else {
     ConvertTrainJob(source, runtimes, job);
   }
@@ -131,9 +131,9 @@ void ConvertMetadata(Source& source, Json& job) {
 std::vector<Converted> ConvertManifests(std::string_view text) {
   const std::vector<api::Parsed> documents = Objects(text);
   std::vector<Converted> results;
-  std::vector<Json> runtimes;
+  std::vector<const api::Node*> runtimes;
   for (const api::Parsed& document : documents) {
-    if (document.whole && IsRuntime(document.root)) runtimes.push_back(NodeToJson(document.root));
+    if (document.whole && IsRuntime(document.root)) runtimes.push_back(&document.root);
   }
   for (const api::Parsed& document : documents) {
     if (!document.problems.empty()) {

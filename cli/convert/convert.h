@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Converts manifests of other operators to TrainingJobs: PyTorchJob, TFJob and JAXJob (kubeflow.org/v1),
-// MPIJob (kubeflow.org/v2beta1) and TrainJob (trainer.kubeflow.org/v1alpha1). A job that would not run as a
-// TrainingJob is refused with the reason. Newcomers read replica_job.cc first. Pure functions.
+// MPIJob (kubeflow.org/v1 and v2beta1) and TrainJob (trainer.kubeflow.org/v1alpha1). A job that would not run
+// as a TrainingJob is refused with the reason. Newcomers read replica_job.cc first. Pure functions.
 #pragma once
 
 #include <string>
@@ -27,7 +27,11 @@ std::vector<Converted> ConvertManifests(std::string_view text);
 // ---- converters of one kind; each fills `job`, which has apiVersion and kind
 
 bool IsReplicaJob(const std::string& api_version, const std::string& kind);
-void ConvertReplicaJob(Source& source, const std::string& kind, Json& job);
+void ConvertReplicaJob(Source& source, const std::string& api_version, const std::string& kind, Json& job);
+
+// Returns `launch.mpi` for the name of an implementation at `path`; OpenMPI when there is none. Refuses
+// others.
+std::string TakeMpi(Source& source, const std::string& path);
 
 // The templates of an MPIJob, with their paths in the source.
 struct MpiJobPods {
@@ -37,14 +41,15 @@ struct MpiJobPods {
   std::string worker_path;
   int64_t replicas = 1;
   int64_t slots = 1;
-  bool apart = false;  // the launcher has a separate pod
+  bool apart = false;        // the launcher has a separate pod
+  std::string command_path;  // of the launcher's command
 };
 // Completes spec.workers.template. The first worker runs the launcher, or the role launcher where its pod has
 // what those of the workers lack.
 void ConvertMpiPods(Source& source, const MpiJobPods& pods, Json& job);
 
 // `runtimes` are the documents with a TrainingRuntime or a ClusterTrainingRuntime.
-void ConvertTrainJob(Source& source, const std::vector<Json>& runtimes, Json& job);
+void ConvertTrainJob(Source& source, const std::vector<const api::Node*>& runtimes, Json& job);
 
 // ---- parts that the kinds share
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <string_view>
 #include <utility>
@@ -22,6 +23,8 @@ constexpr std::array<std::string_view, 7> kHostOptions = {
     "--hostfile",        "-hostfile", "--machinefile", "-machinefile", "--default-hostfile",
     "-default-hostfile", "-f"};
 constexpr std::array<std::string_view, 4> kCountOptions = {"-n", "-np", "--n", "--np"};
+constexpr std::array<std::string_view, 4> kLaunchers = {"mpirun", "mpiexec", "mpiexec.hydra", "horovodrun"};
+constexpr const char* kDiscoverHosts = "/etc/mpi/discover_hosts.sh";
 
 template <size_t n>
 bool Has(const std::array<std::string_view, n>& list, std::string_view word) {
@@ -36,17 +39,39 @@ Json* FirstContainer(Json& pod_template) {
   return list.is_array() && !list.empty() && list.front().is_object() ? &list.front() : nullptr;
 }
 
+std::string Word(const Json& words, size_t at) {
+  return at < words.size() && words[at].is_string() ? words[at].get<std::string>() : std::string();
+}
+
+bool HasCommand(const Json& container) {
+  return container.contains("command") && container["command"].is_array() && !container["command"].empty();
+}
+
+// Removes the checks of a TCP port, since no program of a worker opens it. Returns their names.
+std::vector<std::string> RemovePortProbes(Json& container) {
+  std::vector<std::string> removed;
+  for (const char* probe : {"livenessProbe", "readinessProbe", "startupProbe"}) {
+    if (json::Child(container, probe).contains("tcpSocket")) {
+      container.erase(probe);
+      removed.emplace_back(probe);
+    }
+  }
+  return removed;
+}
+
 // Removes the option with the list of hosts that the MPI operator mounts. Returns what was removed.
 std::vector<std::string> RemoveHosts(Json& words) {
   std::vector<std::string> removed;
   Json kept = Json::array();
   for (size_t i = 0; i < words.size(); ++i) {
-    const auto text = [&](size_t at) {
-      return at < words.size() && words[at].is_string() ? words[at].get<std::string>() : std::string();
-    };
-    if (Has(kHostOptions, text(i)) && text(i + 1).starts_with(kHostsFolder)) {
-      removed.push_back(text(i));
-      removed.push_back(text(++i));
+    const std::string word = Word(words, i);
+    const size_t equals = std::min(word.find('='), word.size());
+    if (Has(kHostOptions, word) && Word(words, i + 1).starts_with(kHostsFolder)) {
+      removed.push_back(word);
+      removed.push_back(Word(words, ++i));
+    } else if (equals < word.size() && Has(kHostOptions, std::string_view(word).substr(0, equals)) &&
+               word.compare(equals + 1, kHostsFolder.size(), kHostsFolder) == 0) {
+      removed.push_back(word);
     } else {
       kept.push_back(words[i]);
     }
@@ -75,12 +100,13 @@ class MpiPods {
   void Convert() {
     Json launcher_template = pods_.launcher;
     Json worker_template = pods_.worker;
-    const Json* launcher = FirstContainer(launcher_template);
+    Json* launcher = FirstContainer(launcher_template);
     Json* worker = FirstContainer(worker_template);
-    if (launcher == nullptr || !launcher->contains("command") || !(*launcher)["command"].is_array() ||
-        (*launcher)["command"].empty())
-      return source_.Refuse(pods_.launcher_path,
-                            "must have a container with the command that starts mpirun: the agent starts it");
+    if (launcher == nullptr) return source_.Refuse(pods_.launcher_path, "must have spec.containers");
+    UseArguments(*launcher);
+    if (!HasCommand(*launcher))
+      return source_.Refuse(pods_.command_path,
+                            "must have the command that starts mpirun: the agent starts it");
     if (worker == nullptr) return source_.Refuse(pods_.worker_path, "must have spec.containers");
     const std::vector<std::string> own = OfLauncherOnly(launcher_template, worker_template);
     if (pods_.apart && !own.empty())
@@ -95,6 +121,21 @@ class MpiPods {
   }
 
  private:
+  // Makes a command of arguments that start with mpirun, as for the images of the MPI operator.
+  void UseArguments(Json& launcher) {
+    const Json& arguments = json::Items(launcher, "args");
+    const std::string first = Word(arguments, 0);
+    if (HasCommand(launcher) || !Has(kLaunchers, std::string_view(first).substr(first.rfind('/') + 1)))
+      return;
+    source_.Note(
+        pods_.command_path,
+        fmt::format("args start {}, so they are the command, and the ENTRYPOINT of the image does not "
+                    "run; put it in front of {} if that needs it",
+                    first, first));
+    launcher["command"] = arguments;
+    launcher.erase("args");
+  }
+
   // The launcher keeps its pod, and the workers only serve it.
   void MakeRole(Json launcher_template, Json worker_template) {
     Json& spec = job_["spec"];
@@ -110,7 +151,7 @@ class MpiPods {
   }
 
   void TakeCommand(const Json& launcher, Json& worker) {
-    LeaveOutCommand(worker);
+    if (pods_.worker_path != pods_.launcher_path) LeaveOutCommand(worker);
     for (const char* member : {"command", "args", "workingDir"}) {
       if (launcher.contains(member)) worker[member] = launcher[member];
     }
@@ -123,6 +164,10 @@ class MpiPods {
                    "the command of the workers was left out: agents take the place of sshd");
     worker.erase("command");
     worker.erase("args");
+    if (const std::vector<std::string> probes = RemovePortProbes(worker); !probes.empty())
+      source_.Note(pods_.worker_path + ".spec.containers",
+                   fmt::format("the {} of the workers was left out: there is no sshd to connect to",
+                               fmt::join(probes, ", ")));
   }
 
   // Removes from the launcher's command what the agent gives it.
@@ -133,8 +178,9 @@ class MpiPods {
       if (!container.contains(member) || !container[member].is_array()) continue;
       for (std::string& word : RemoveHosts(container[member])) removed.push_back(std::move(word));
       ranks = std::max(ranks, RanksOf(container[member]));
+      CheckHosts(container[member]);
     }
-    const std::string path = pods_.launcher_path + ".spec.containers";
+    const std::string& path = pods_.command_path;
     if (!removed.empty())
       source_.Note(path, fmt::format("removed {}: the agent gives the launcher the hosts of each start",
                                      fmt::join(removed, " ")));
@@ -144,6 +190,26 @@ class MpiPods {
                    fmt::format("the command starts {} ranks, and the workers have {} slots: each worker "
                                "must run a rank",
                                ranks, places));
+  }
+
+  // What the MPI operator mounts in /etc/mpi does not exist.
+  void CheckHosts(const Json& words) {
+    for (const Json& item : words) {
+      const std::string word = item.is_string() ? item.get<std::string>() : std::string();
+      if (word.find(kDiscoverHosts) != word.npos) {
+        source_.Refuse(
+            pods_.command_path,
+            fmt::format("the command looks for hosts by {}, which does not exist here: a job of MPI "
+                        "has a fixed size; start its ranks with mpirun",
+                        kDiscoverHosts));
+      } else if (word.find(kHostsFolder) != word.npos) {
+        source_.Note(
+            pods_.command_path,
+            fmt::format("the command names a file in {}, which does not exist here: remove it, and its "
+                        "option; the agent gives the launcher the hosts of each start",
+                        kHostsFolder));
+      }
+    }
   }
 
   // The worker's variables win.
@@ -182,6 +248,15 @@ class MpiPods {
 };
 
 }  // namespace
+
+std::string TakeMpi(Source& source, const std::string& path) {
+  const std::string implementation = source.TakeText(path).value_or("");
+  std::string name = implementation.empty() ? "openmpi" : implementation;
+  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  if (name != "openmpi" && name != "mpich" && name != "intel")
+    source.Refuse(path, fmt::format("must be OpenMPI, MPICH or Intel (got \"{}\")", implementation));
+  return name;
+}
 
 void ConvertMpiPods(Source& source, const MpiJobPods& pods, Json& job) {
   MpiPods(source, pods, job).Convert();

@@ -110,7 +110,7 @@ void UseTemplate(Source& source, const TemplatePlace& place, Json pod_template, 
     if (pytorch && IsNumber(processes)) spec["workers"]["slots"] = processes;
   } else if (pytorch) {
     for (std::string& word : Words(*worker, "args")) command.push_back(std::move(word));
-    const Torchrun torchrun = ReadTorchrun(command);
+    Torchrun torchrun = ReadTorchrun(command);
     if (!torchrun.removed.empty()) {
       source.Note(place.command_path,
                   fmt::format("removed {} from torchrun: the agent sets them for each start of the gang",
@@ -125,8 +125,16 @@ void UseTemplate(Source& source, const TemplatePlace& place, Json pod_template, 
     }
     const bool runs = torchrun.found || torchrun.in_shell;
     if (runs && !torchrun.sets_processes) {
-      SetVariable(*worker, kProcessesVariable,
-                  ProcessesOfTorchrun(source, processes_path, processes, RequestsGpus(pod_template)));
+      const std::string number =
+          ProcessesOfTorchrun(source, processes_path, processes, RequestsGpus(pod_template));
+      if (torchrun.needs_option) {
+        torchrun.command.insert(torchrun.command.begin() + static_cast<std::ptrdiff_t>(torchrun.options),
+                                "--nproc_per_node=" + number);
+        (*worker)["command"] = torchrun.command;
+        worker->erase("args");
+      } else {
+        SetVariable(*worker, kProcessesVariable, number);
+      }
     } else if (!runs && IsNumber(processes) && processes != "1") {
       source.Note(processes_path,
                   fmt::format("the command is not torchrun, so one process starts in each pod; with "

@@ -22,16 +22,18 @@ struct Kind {
   const char* container;       // the one that trains
   const char* restart_policy;  // the default
 };
-constexpr std::array<Kind, 4> kKinds = {{
+constexpr std::array<Kind, 5> kKinds = {{
     {"kubeflow.org/v1", "PyTorchJob", "pytorchReplicaSpecs", "pytorch", "pytorch", "OnFailure"},
     {"kubeflow.org/v1", "TFJob", "tfReplicaSpecs", "tensorflow", "tensorflow", "Never"},
-    {"kubeflow.org/v1", "JAXJob", "jaxReplicaSpecs", "jax", "jax", "OnFailure"},
+    {"kubeflow.org/v1", "JAXJob", "jaxReplicaSpecs", "jax", "jax", "Never"},
+    {"kubeflow.org/v1", "MPIJob", "mpiReplicaSpecs", "mpi", "", "Never"},
     {"kubeflow.org/v2beta1", "MPIJob", "mpiReplicaSpecs", "mpi", "", "OnFailure"},
 }};
 
-const Kind* KindOf(const std::string& name) {
-  const auto* const found =
-      std::find_if(kKinds.begin(), kKinds.end(), [&](const Kind& kind) { return kind.name == name; });
+const Kind* KindOf(const std::string& api_version, const std::string& name) {
+  const auto* const found = std::find_if(kKinds.begin(), kKinds.end(), [&](const Kind& kind) {
+    return kind.version == api_version && kind.name == name;
+  });
   return found == kKinds.end() ? nullptr : found;
 }
 
@@ -77,7 +79,11 @@ class ReplicaJob {
     Spec()["framework"] = kind_.framework;
     const std::vector<Role> roles = Roles();
     RunPolicy();
-    if (kind_.name == std::string("PyTorchJob")) ElasticPolicy();
+    if (kind_.name == std::string("PyTorchJob")) {
+      ElasticPolicy();
+      // With a Master the job succeeds with it, whatever the workers do then.
+      if (roles.size() > 1 && roles.front().name == "master") Spec()["lifecycle"]["success"] = "Rank0";
+    }
     if (kind_.name == std::string("TFJob")) SuccessPolicy(roles);
     if (kind_.framework == std::string("mpi")) return Mpi(roles);
     if (!roles.empty()) Workers(roles);
@@ -99,10 +105,14 @@ class ReplicaJob {
         if (kind_.framework == std::string("tensorflow") && role.name == "eval") role.name = "evaluator";
         role.path = map + "." + member.key;
         if (!Fits(role)) continue;
-        role.replicas = source_.TakeInteger(role.path + ".replicas").value_or(1);
+        const bool none = role.name == "worker" && kind_.framework == std::string("mpi");
+        role.replicas = source_.TakeInteger(role.path + ".replicas").value_or(none ? 0 : 1);
         role.restart_policy = source_.TakeText(role.path + ".restartPolicy").value_or(kind_.restart_policy);
         role.pod_template = source_.TakeObject(role.path + ".template").value_or(Json::object());
-        if (role.replicas > 0) roles.push_back(std::move(role));
+        if (role.replicas < 1)
+          source_.Note(role.path, "was left out: it has no replicas");
+        else
+          roles.push_back(std::move(role));
       }
     }
     if (roles.empty() && !source_.refused()) source_.Refuse(map, "must have a role with replicas");
@@ -163,12 +173,7 @@ class ReplicaJob {
 
   // A job without workers has one that is the launcher.
   void Mpi(const std::vector<Role>& roles) {
-    const std::string implementation = source_.TakeText("spec.mpiImplementation").value_or("OpenMPI");
-    const std::string name = Lower(implementation);
-    if (name != "openmpi" && name != "mpich" && name != "intel")
-      source_.Refuse("spec.mpiImplementation",
-                     fmt::format("must be OpenMPI, MPICH or Intel (got \"{}\")", implementation));
-    Spec()["launch"]["mpi"] = name;
+    Spec()["launch"]["mpi"] = TakeMpi(source_, "spec.mpiImplementation");
     const int64_t slots = source_.TakeInteger("spec.slotsPerWorker").value_or(1);
     const bool launcher_works = source_.TakeFlag("spec.runLauncherAsWorker").value_or(false);
     const std::string minimum = "spec.runPolicy.schedulingPolicy.minAvailable";
@@ -184,10 +189,11 @@ class ReplicaJob {
     const int64_t replicas = separate ? worker.replicas + (launcher_works ? 1 : 0) : 1;
     Spec()["workers"]["replicas"] = replicas;
     if (slots != 1) Spec()["workers"]["slots"] = std::to_string(slots);
-    ConvertMpiPods(source_,
-                   {launcher.pod_template, launcher.path + ".template", worker.pod_template,
-                    worker.path + ".template", replicas, slots, separate && !launcher_works},
-                   job_);
+    ConvertMpiPods(
+        source_,
+        {launcher.pod_template, launcher.path + ".template", worker.pod_template, worker.path + ".template",
+         replicas, slots, separate && !launcher_works, launcher.path + ".template.spec.containers"},
+        job_);
   }
 
   // Adds an entry of spec.roles, with a template unless it is that of the workers.
@@ -253,13 +259,14 @@ class ReplicaJob {
 
   void RunPolicy() {
     const std::string policy = "spec.runPolicy.";
+    if (kind_.framework == std::string("mpi")) Text("spec.cleanPodPolicy", "lifecycle", "cleanPods");  // v1
     Text(policy + "cleanPodPolicy", "lifecycle", "cleanPods");
     Integer(policy + "ttlSecondsAfterFinished", "lifecycle", "ttlSecondsAfterFinished");
     Integer(policy + "activeDeadlineSeconds", "lifecycle", "activeDeadlineSeconds");
     Integer(policy + "backoffLimit", "restart", "maxRestarts");
     if (const auto suspend = source_.TakeFlag(policy + "suspend")) Spec()["suspend"] = *suspend;
     if (auto manager = source_.TakeText(policy + "managedBy");
-        manager && *manager != "kubeflow.org/training-operator")
+        manager && *manager != "kubeflow.org/training-operator" && *manager != "kubeflow.org/mpi-operator")
       Spec()["managedBy"] = std::move(*manager);
     Text(policy + "schedulingPolicy.queue", "scheduling", "queue");
     Text(policy + "schedulingPolicy.priorityClass", "scheduling", "priorityClassName");
@@ -302,6 +309,7 @@ std::string RemedyOfReplicaJob(const std::string& path) {
     return "the operator adds up the requests of the pods";
   if (path == "spec.enableDynamicWorker") return "set workers.min and workers.max for an elastic job";
   if (path == "spec.sshAuthMountPath") return "the agents take the place of SSH";
+  if (path == "spec.mainContainer") return "the first container of each pod runs the ranks";
   if (path == "spec.launcherCreationPolicy") return "the launcher starts when all workers are there";
   return {};
 }
@@ -309,12 +317,11 @@ std::string RemedyOfReplicaJob(const std::string& path) {
 }  // namespace
 
 bool IsReplicaJob(const std::string& api_version, const std::string& kind) {
-  const Kind* const known = KindOf(kind);
-  return known != nullptr && api_version == known->version;
+  return KindOf(api_version, kind) != nullptr;
 }
 
-void ConvertReplicaJob(Source& source, const std::string& kind, Json& job) {
-  ReplicaJob(source, *KindOf(kind), job).Convert();
+void ConvertReplicaJob(Source& source, const std::string& api_version, const std::string& kind, Json& job) {
+  ReplicaJob(source, *KindOf(api_version, kind), job).Convert();
   source.NoteUnused(RemedyOfReplicaJob);
 }
 

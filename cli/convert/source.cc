@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <string_view>
 #include <utility>
 
 #include "api/path.h"
@@ -14,6 +15,8 @@ namespace ringmaster::cli::convert {
 namespace {
 
 using api::Node;
+
+constexpr const char* kRuntime = "runtime";
 
 const Node* Step(const Node* node, const api::PathSegment& segment) {
   if (node == nullptr || !segment.bracketed) return node == nullptr ? nullptr : node->Find(segment.text);
@@ -24,11 +27,17 @@ const Node* Step(const Node* node, const api::PathSegment& segment) {
 
 }  // namespace
 
+void Source::AddRuntime(const Node& runtime, std::string reference) {
+  runtime_ = &runtime;
+  reference_ = std::move(reference);
+}
+
 const Node* Source::Find(const std::string& path) const {
   const auto segments = api::SplitPath(path);
   if (!segments.ok()) return nullptr;
-  const Node* node = &root_;
-  for (const api::PathSegment& segment : *segments) node = Step(node, segment);
+  const bool in_runtime = runtime_ != nullptr && segments->front().text == kRuntime;
+  const Node* node = in_runtime ? runtime_ : &root_;
+  for (size_t i = in_runtime ? 1 : 0; i < segments->size(); ++i) node = Step(node, (*segments)[i]);
   return node == nullptr || node->IsNull() ? nullptr : node;
 }
 
@@ -69,19 +78,29 @@ std::optional<Json> Source::TakeObject(const std::string& path) {
   return std::nullopt;
 }
 
-void Source::Note(const std::string& path, std::string message) {
-  remarks_.push_back({path, std::move(message), false, Locate(root_, path)});
-}
+void Source::Note(const std::string& path, std::string message) { Add(path, std::move(message), false); }
 
-void Source::Refuse(const std::string& path, std::string message) {
-  remarks_.push_back({path, std::move(message), true, Locate(root_, path)});
+void Source::Refuse(const std::string& path, std::string message) { Add(path, std::move(message), true); }
+
+void Source::Add(const std::string& path, std::string message, bool refused) {
+  const std::string_view prefix = "runtime.";
+  api::Mark mark;
+  if (runtime_ == nullptr || !path.starts_with(prefix)) {
+    mark = Locate(root_, path);
+  } else if (mark = Locate(*runtime_, path.substr(prefix.size())); mark.line == 0) {
+    mark = Locate(root_, reference_);
+  }
+  remarks_.push_back({path, std::move(message), refused, mark});
 }
 
 bool Source::refused() const {
   return std::any_of(remarks_.begin(), remarks_.end(), [](const Remark& remark) { return remark.refused; });
 }
 
-void Source::NoteUnused(std::string (*remedy)(const std::string& path)) { Collect(root_, "", remedy); }
+void Source::NoteUnused(std::string (*remedy)(const std::string& path)) {
+  Collect(root_, "", remedy);
+  if (runtime_ != nullptr) Collect(*runtime_, kRuntime, remedy);
+}
 
 void Source::Collect(const Node& node, const std::string& path,
                      std::string (*remedy)(const std::string& path)) {

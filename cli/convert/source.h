@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A manifest of another operator, and what its conversion has not used. Whatever a converter does not take is
-// reported, so no field of the source can be lost in silence. Value type; not thread-safe.
+// reported, so no field of the source can be lost in silence. A TrainJob has a second manifest: the paths of
+// its runtime begin with "runtime". Value type; not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +26,10 @@ class Source {
  public:
   explicit Source(const api::Node& root) : root_(root) {}
 
+  // `runtime` must outlive this object. A remark on a runtime that is not from a text is placed at
+  // `reference`, a path of the job.
+  void AddRuntime(const api::Node& runtime, std::string reference);
+
   // Returns the value at the path and counts it as used, with everything in it. Null: missing, or null.
   const api::Node* Take(const std::string& path);
   // Returns nullopt when the value is missing. A value of another type is a refusal.
@@ -46,8 +51,11 @@ class Source {
  private:
   void Collect(const api::Node& node, const std::string& path,
                std::string (*remedy)(const std::string& path));
+  void Add(const std::string& path, std::string message, bool refused);
 
   const api::Node& root_;
+  const api::Node* runtime_ = nullptr;
+  std::string reference_;
   std::set<std::string> used_;
   std::vector<Remark> remarks_;
 };

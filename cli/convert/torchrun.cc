@@ -28,11 +28,14 @@ std::string OptionName(std::string_view word) {
   return name;
 }
 
+bool IsTune(std::string_view word) { return word.substr(word.rfind('/') + 1) == "tune"; }
+
 // Returns the index of the first option of torchrun, or 0.
 size_t FindOptions(const std::vector<std::string>& command) {
   for (size_t i = 0; i < command.size(); ++i) {
     const std::string_view word = command[i];
     if (word.substr(word.rfind('/') + 1) == "torchrun") return i + 1;
+    if (word == "run" && i > 0 && IsTune(command[i - 1])) return i + 1;
     const bool module = i > 0 && command[i - 1] == "-m";
     if (module && (word == "torch.distributed.run" || word == "torch.distributed.launch")) return i + 1;
   }
@@ -56,6 +59,8 @@ Torchrun ReadTorchrun(const std::vector<std::string>& command) {
     return result;
   }
   result.found = true;
+  result.options = begin;
+  result.needs_option = begin > 1 && command[begin - 1] == "run" && IsTune(command[begin - 2]);
   result.command.resize(begin);
   size_t i = begin;
   // The first word that is neither an option nor its value is the script; the rest belongs to it.

@@ -2,190 +2,263 @@
 
 // TrainJob: a runtime, the trainer's settings on top of it, and patches on top of both.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
+#include <charconv>
+#include <cmath>
 #include <string_view>
 #include <utility>
 
+#include "api/pod_template.h"
+#include "api/slots.h"
+#include "base/check.h"
 #include "cli/convert/convert.h"
+#include "cli/convert/torchrun.h"
+#include "cli/convert/train_runtime.h"
 #include "operator/wiring/merge.h"
 
 namespace ringmaster::cli::convert {
 namespace {
 
-// The runtimes that Kubeflow Trainer installs and that a TrainingJob can replace.
-struct KnownRuntime {
-  const char* name;
-  const char* policy;  // the member of mlPolicy
-  const char* image;   // in release 2.3
-};
-constexpr std::array<KnownRuntime, 2> kKnown = {{
-    {"torch-distributed", "torch", "pytorch/pytorch:2.13.0-cuda13.0-cudnn9-runtime"},
-    {"jax-distributed", "jax", "nvcr.io/nvidia/jax:25.10-py3"},
-}};
-constexpr const char* kNode = "node";  // the replicated job, and its container, that train
-constexpr const char* kStepLabel = "trainer.kubeflow.org/trainjob-ancestor-step";
+constexpr const char* kVolcanoQueue = "scheduling.volcano.sh/queue-name";
 
-Json RuntimeOf(const KnownRuntime& known) {
-  const Json container = {{"name", kNode}, {"image", known.image}};
-  const Json pod = {{"spec", {{"containers", Json::array({container})}}}};
-  const Json node = {{"name", kNode}, {"template", {{"spec", {{"template", pod}}}}}};
-  return {{"spec",
-           {{"mlPolicy", {{"numNodes", 1}, {known.policy, Json::object()}}},
-            {"template", {{"spec", {{"replicatedJobs", Json::array({node})}}}}}}}};
+Json& NodeContainer(ReplicatedJob& job) { return job.pod["spec"]["containers"].front(); }
+
+std::vector<std::string> Words(const Json& container) {
+  std::vector<std::string> words;
+  for (const char* member : {"command", "args"}) {
+    for (const Json& word : json::Items(container, member)) {
+      if (word.is_string()) words.push_back(word.get<std::string>());
+    }
+  }
+  return words;
+}
+
+// Returns a quantity such as 4, "1500m" or "2.5", rounded up; 0: there is none.
+int64_t WholeCpus(const Json& quantity) {
+  constexpr double kMost = 1e6;
+  double value = quantity.is_number() ? quantity.get<double>() : 0;
+  if (quantity.is_string()) {
+    const std::string& text = quantity.get_ref<const std::string&>();
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc()) return 0;
+    if (std::string_view(end) == "m") value /= 1000;
+  }
+  return value > 0 && value < kMost ? static_cast<int64_t>(std::ceil(value)) : 0;
+}
+
+// As Kubeflow Trainer counts the processes of a pod without GPUs.
+int64_t CpusOf(const Json& container) {
+  const Json& resources = json::Child(container, "resources");
+  const int64_t requested = WholeCpus(json::Child(json::Child(resources, "requests"), "cpu"));
+  const int64_t limit = WholeCpus(json::Child(json::Child(resources, "limits"), "cpu"));
+  return std::max<int64_t>(1, requested > 0 ? requested : limit);
+}
+
+// Returns the variables of the containers that read a label or an annotation which only pods of a JobSet
+// have.
+std::vector<std::string> ReadersOfJobSet(const Json& pod) {
+  std::vector<std::string> names;
+  for (const char* list : {"initContainers", "containers"}) {
+    for (const Json& container : json::Items(json::Child(pod, "spec"), list)) {
+      for (const Json& variable : json::Items(container, "env")) {
+        const std::string_view path =
+            json::Text(json::Child(json::Child(variable, "valueFrom"), "fieldRef"), "fieldPath");
+        if (path.find("jobset.sigs.k8s.io/") != path.npos || path.find("batch.kubernetes.io/") != path.npos)
+          names.emplace_back(json::Text(variable, "name"));
+      }
+    }
+  }
+  return names;
 }
 
 class TrainJob {
  public:
-  TrainJob(Source& source, const std::vector<Json>& runtimes, Json& job)
-      : source_(source), runtimes_(runtimes), job_(job) {}
+  TrainJob(Source& source, Json& job) : source_(source), job_(job) {}
 
+  // REQUIRES: the source has its runtime.
   void Convert() {
-    ConvertMetadata(source_, job_);
-    const Json runtime = Runtime();
-    if (runtime.is_null()) return;
-    const Json& spec = json::Child(runtime, "spec");
-    Framework(json::Child(spec, "mlPolicy"));
-    GangScheduler(json::Child(spec, "podGroupPolicy"));
-    Json pod = NodeTemplate(json::Child(json::Child(spec, "template"), "spec"));
+    runtime_ = ReadRuntime(source_, job_);
     if (source_.refused()) return;
-    Trainer(pod);
-    Patches(pod);
+    Trainer();
+    Patches();
+    Overrides();
     Rest();
     if (source_.refused()) return;
-    UseTemplate(source_, {"spec.trainer", kNode, "spec.trainer"}, std::move(pod), processes_,
-                "spec.trainer.numProcPerNode", job_);
+    for (const ReplicatedJob* job : {&runtime_.trainer, runtime_.node ? &*runtime_.node : nullptr}) {
+      const auto names = job == nullptr ? std::vector<std::string>() : ReadersOfJobSet(job->pod);
+      if (!names.empty())
+        source_.Note(job->path,
+                     fmt::format("the value of {} is empty: the pods do not have the labels of a JobSet",
+                                 fmt::join(names, ", ")));
+    }
+    if (runtime_.framework == "mpi") return Mpi();
+    CountProcesses();
+    UseTemplate(source_, {runtime_.trainer.path, kNode, "spec.trainer"}, std::move(runtime_.trainer.pod),
+                runtime_.processes, runtime_.processes_path, job_);
+    if (runtime_.framework == "custom" && !Spec().contains("launch")) {
+      source_.Note(
+          "spec.runtimeRef",
+          "the runtime has no framework, so that of the job is custom: its programs read RINGMASTER_RANK "
+          "and RINGMASTER_WORLD_SIZE in place of JOB_COMPLETION_INDEX");
+    }
   }
 
  private:
   Json& Spec() { return job_["spec"]; }
 
-  Json Runtime() {
-    const std::string path = "spec.runtimeRef";
-    source_.Take(path + ".apiGroup");
-    const std::string kind = source_.TakeText(path + ".kind").value_or("ClusterTrainingRuntime");
-    const std::string name = source_.TakeText(path + ".name").value_or("");
-    for (const Json& runtime : runtimes_) {
-      if (json::Text(runtime, "kind") == kind && json::Text(json::Child(runtime, "metadata"), "name") == name)
-        return runtime;
-    }
-    for (const KnownRuntime& known : kKnown) {
-      if (kind != "ClusterTrainingRuntime" || name != known.name) continue;
-      if (source_.Find("spec.trainer.image") == nullptr) {
-        source_.Note(path,
-                     fmt::format("the runtime is not in this input, so the image is that of Kubeflow Trainer "
-                                 "2.3: {}",
-                                 known.image));
-      }
-      return RuntimeOf(known);
-    }
-    source_.Refuse(path,
-                   fmt::format("the {} \"{}\" is not known: add its manifest to this input", kind, name));
-    return nullptr;
-  }
-
-  void Framework(const Json& policy) {
-    if (policy.contains("torch")) {
-      Spec()["framework"] = "pytorch";
-    } else if (policy.contains("jax")) {
-      Spec()["framework"] = "jax";
-    } else {
-      std::string found = "nothing";
-      for (const auto& [key, value] : policy.items()) {
-        if (key != "numNodes") found = key;
-      }
-      source_.Refuse("spec.runtimeRef",
-                     fmt::format("the mlPolicy of the runtime must have torch or jax (got {}): a "
-                                 "TrainingJob does not start ranks by a launcher such as mpirun",
-                                 found));
-    }
-    Spec()["workers"]["replicas"] = json::Integer(policy, "numNodes", 1);
-    const Json& processes = json::Child(json::Child(policy, "torch"), "numProcPerNode");
-    if (processes.is_string()) processes_ = processes.get<std::string>();
-    if (processes.is_number_integer()) processes_ = std::to_string(processes.get<int64_t>());
-  }
-
-  void GangScheduler(const Json& policy) {
-    if (policy.contains("volcano")) Spec()["scheduling"]["gang"] = "volcano";
-    if (!policy.contains("coscheduling")) return;
-    Spec()["scheduling"]["gang"] = "coscheduling";
-    const int64_t seconds = json::Integer(json::Child(policy, "coscheduling"), "scheduleTimeoutSeconds");
-    if (seconds > 0) Spec()["scheduling"]["timeoutSeconds"] = seconds;
-  }
-
-  Json NodeTemplate(const Json& job_set) {
-    Json pod;
-    for (const Json& job : json::Items(job_set, "replicatedJobs")) {
-      const Json& job_template = json::Child(job, "template");
-      const auto step = json::Text(json::Child(json::Child(job_template, "metadata"), "labels"), kStepLabel);
-      if (json::Text(job, "name") == kNode || step == "trainer") {
-        pod = json::Child(json::Child(job_template, "spec"), "template");
-      } else {
-        source_.Note(
-            "spec.runtimeRef",
-            fmt::format("the replicated job {} of the runtime was left out: do its work in an init container "
-                        "of spec.workers.template, or before the job starts",
-                        json::Text(job, "name")));
-      }
-    }
-    const Json& containers = json::Items(json::Child(pod, "spec"), "containers");
-    const bool objects = std::all_of(containers.begin(), containers.end(),
-                                     [](const Json& container) { return container.is_object(); });
-    if (containers.empty() || !objects)
-      source_.Refuse("spec.runtimeRef", "the runtime has no replicated job \"node\" with a container");
-    return pod;
-  }
-
-  static Json& NodeContainer(Json& pod) {
-    Json& containers = pod["spec"]["containers"];
-    for (Json& container : containers) {
-      if (json::Text(container, "name") == kNode) return container;
-    }
-    return containers.front();
-  }
-
-  void Trainer(Json& pod) {
+  void Trainer() {
     const std::string trainer = "spec.trainer.";
-    Json& container = NodeContainer(pod);
-    if (auto image = source_.TakeText(trainer + "image")) container["image"] = std::move(*image);
+    Json& container = NodeContainer(runtime_.trainer);
+    const bool launches = runtime_.node.has_value();
+    if (auto image = source_.TakeText(trainer + "image")) {
+      // Ranks in other pods need the same program.
+      if (launches) NodeContainer(*runtime_.node)["image"] = *image;
+      container["image"] = std::move(*image);
+    }
     for (const char* field : {"command", "args"}) {
       if (const api::Node* node = source_.Take(trainer + field)) container[field] = NodeToJson(*node);
     }
-    if (auto resources = source_.TakeObject(trainer + "resourcesPerNode"))
-      container["resources"] = std::move(*resources);
-    if (const api::Node* node = source_.Take(trainer + "env"))
-      container = wiring::StrategicMerge(container, {{"env", NodeToJson(*node)}});
-    if (const auto nodes = source_.TakeInteger(trainer + "numNodes")) Spec()["workers"]["replicas"] = *nodes;
-    if (const auto processes = source_.TakeInteger(trainer + "numProcPerNode"))
-      processes_ = std::to_string(*processes);
+    if (source_.Find(trainer + "command") != nullptr && container["command"] == Json::array({"tune", "run"}))
+      source_.Refuse(trainer + "command",
+                     "Kubeflow Trainer completes `tune run` with a recipe and its settings: write them here");
+    if (const auto resources = source_.TakeObject(trainer + "resourcesPerNode")) {
+      const Json change = {{"resources", *resources}};
+      if (launches)
+        NodeContainer(*runtime_.node) = wiring::StrategicMerge(NodeContainer(*runtime_.node), change);
+      if (!launches || runtime_.launcher_works) container = wiring::StrategicMerge(container, change);
+    }
+    if (const api::Node* node = source_.Take(trainer + "env")) {
+      const Json change = {{"env", NodeToJson(*node)}};
+      container = wiring::StrategicMerge(container, change);
+      if (launches && runtime_.launcher_works)
+        NodeContainer(*runtime_.node) = wiring::StrategicMerge(NodeContainer(*runtime_.node), change);
+    }
+    Spec()["workers"]["replicas"] = source_.TakeInteger(trainer + "numNodes").value_or(runtime_.nodes);
+    Processes(trainer + "numProcPerNode");
   }
 
-  void Patches(Json& pod) {
+  // Other policies than torch and mpi ignore it.
+  void Processes(const std::string& path) {
+    if (runtime_.framework != "pytorch" && runtime_.framework != "mpi") return;
+    if (runtime_.processes_path.empty()) runtime_.processes_path = path;
+    const api::Node* node = source_.Take(path);
+    if (node == nullptr) return;
+    processes_given_ = true;
+    runtime_.processes = node->scalar.is_string() ? node->scalar.get<std::string>() : node->text;
+    runtime_.processes_path = path;
+  }
+
+  // torchrun gets a number in pods without GPUs.
+  void CountProcesses() {
+    if (runtime_.framework != "pytorch" || !(runtime_.processes.empty() || runtime_.processes == "auto"))
+      return;
+    const Json* container = api::TrainingContainer(runtime_.trainer.pod);
+    if (container == nullptr) return;
+    const Torchrun torchrun = ReadTorchrun(Words(*container));
+    api::Workers workers;
+    workers.template_ = runtime_.trainer.pod;
+    if ((torchrun.found || torchrun.in_shell) && !api::RequestsGpus(workers))
+      runtime_.processes = std::to_string(CpusOf(*container));
+  }
+
+  void Mpi() {
+    ReplicatedJob& worker = runtime_.node ? *runtime_.node : runtime_.trainer;
+    api::Workers workers;
+    workers.template_ = worker.pod;
+    workers.slots = runtime_.processes.empty() ? "1" : runtime_.processes;
+    // One process per node in a runtime means one for each GPU.
+    if (workers.slots == "1" && !processes_given_) workers.slots = "gpu";
+    const int64_t slots = api::SlotsOf(workers);
+    if (slots != 1) Spec()["workers"]["slots"] = workers.slots;
+    const int64_t replicas = json::Integer(Spec()["workers"], "replicas");
+    Spec()["launch"]["mpi"] = runtime_.mpi;
+    const bool apart = runtime_.node && !runtime_.launcher_works;
+    ConvertMpiPods(source_,
+                   {runtime_.trainer.pod, runtime_.trainer.path, worker.pod, worker.path, replicas, slots,
+                    apart, "spec.trainer"},
+                   job_);
+    if (replicas == 1 && runtime_.node && runtime_.launcher_works && !source_.refused())
+      source_.Note("spec.trainer.numNodes",
+                   "one worker starts; Kubeflow Trainer starts two pods, the launcher and one more node");
+  }
+
+  // Merges a change of the pods of one replicated job. Returns false when these pods do not remain.
+  bool Change(std::string_view name, const Json& change) {
+    for (ReplicatedJob* job : {&runtime_.trainer, runtime_.node ? &*runtime_.node : nullptr}) {
+      if (job == nullptr || job->name != name) continue;
+      job->pod = wiring::StrategicMerge(std::move(job->pod), change);
+      return true;
+    }
+    return false;
+  }
+
+  bool Remains(std::string_view name) const {
+    return name == runtime_.trainer.name || (runtime_.node && name == runtime_.node->name);
+  }
+
+  void Patches() {
     const api::Node* patches = source_.Find("spec.runtimePatches");
     for (size_t i = 0; patches != nullptr && i < patches->items.size(); ++i) {
       const std::string patch = fmt::format("spec.runtimePatches[{}]", i);
       source_.Take(patch + ".manager");
       source_.Take(patch + ".time");
       const std::string job_set = patch + ".trainingRuntimeSpec.template";
-      for (const char* field : {"labels", "annotations"}) {
-        const std::string path = fmt::format("{}.metadata.{}", job_set, field);
-        if (auto values = source_.TakeObject(path)) job_["metadata"][field].update(*values);
-      }
+      AddMetadata(job_set + ".metadata.");
       const std::string jobs = job_set + ".spec.replicatedJobs";
       const api::Node* list = source_.Find(jobs);
       for (size_t k = 0; list != nullptr && k < list->items.size(); ++k) {
         const std::string job = fmt::format("{}[{}]", jobs, k);
         const api::Node* name = source_.Find(job + ".name");
-        if (name == nullptr || name->scalar != kNode) continue;
+        if (name == nullptr || !name->scalar.is_string() || !Remains(name->scalar.get<std::string>()))
+          continue;
         source_.Take(job + ".name");
-        if (auto change = source_.TakeObject(job + ".template.spec.template"))
-          pod = wiring::StrategicMerge(std::move(pod), *change);
+        if (const auto change = source_.TakeObject(job + ".template.spec.template"))
+          Change(name->scalar.get<std::string>(), *change);
       }
     }
   }
 
+  // What releases before 2.2 have in place of runtimePatches.
+  void Overrides() {
+    AddMetadata("spec.");
+    const api::Node* overrides = source_.Find("spec.podTemplateOverrides");
+    for (size_t i = 0; overrides != nullptr && i < overrides->items.size(); ++i) {
+      const std::string path = fmt::format("spec.podTemplateOverrides[{}]", i);
+      Json change = Json::object();
+      for (const char* field : {"metadata", "spec"}) {
+        if (auto value = source_.TakeObject(fmt::format("{}.{}", path, field)))
+          change[field] = std::move(*value);
+      }
+      const api::Node* targets = source_.Find(path + ".targetJobs");
+      for (size_t k = 0; targets != nullptr && k < targets->items.size(); ++k) {
+        const std::string target = fmt::format("{}.targetJobs[{}]", path, k);
+        const auto name = source_.TakeText(target + ".name");
+        if (name && !Change(*name, change))
+          source_.Note(target, "was left out: only the pods that train remain");
+      }
+    }
+  }
+
+  void AddMetadata(const std::string& path) {
+    for (const char* field : {"labels", "annotations"}) {
+      if (const auto values = source_.TakeObject(path + field); values && !values->empty())
+        job_["metadata"][field].update(*values);
+    }
+  }
+
+  void VolcanoQueue() {
+    Json& metadata = job_["metadata"];
+    const std::string queue(json::Text(json::Child(metadata, "annotations"), kVolcanoQueue));
+    if (queue.empty()) return;
+    Spec()["scheduling"]["queue"] = queue;
+    metadata["annotations"].erase(kVolcanoQueue);
+    if (metadata["annotations"].empty()) metadata.erase("annotations");
+  }
+
   void Rest() {
+    if (json::Text(json::Child(Spec(), "scheduling"), "gang") == "volcano") VolcanoQueue();
     if (const auto suspend = source_.TakeFlag("spec.suspend")) Spec()["suspend"] = *suspend;
     if (const auto seconds = source_.TakeInteger("spec.activeDeadlineSeconds"))
       Spec()["lifecycle"]["activeDeadlineSeconds"] = *seconds;
@@ -195,23 +268,66 @@ class TrainJob {
   }
 
   Source& source_;
-  const std::vector<Json>& runtimes_;
   Json& job_;
-  std::string processes_;
+  TrainRuntime runtime_;
+  bool processes_given_ = false;  // by the TrainJob
 };
 
 std::string RemedyOfTrainJob(const std::string& path) {
+  if (path.starts_with("runtime.")) return RemedyOfRuntime(path);
   if (path.starts_with("spec.initializer"))
     return "download in an init container of spec.workers.template, or before the job starts";
-  if (path.starts_with("spec.runtimePatches")) return "only pods of the replicated job \"node\" remain";
+  if (path.starts_with("spec.runtimePatches")) return "only the pods that train remain";
+  if (path == "spec.trainer.numProcPerNode")
+    return "the policy of the runtime starts one process in each pod";
+  if (path.starts_with("spec.podSpecOverrides")) return "write the change into spec.workers.template";
   return {};
+}
+
+// Returns null when no runtime of the input has the name.
+const api::Node* FindRuntime(const std::vector<const api::Node*>& runtimes, const std::string& kind,
+                             const std::string& name) {
+  for (const api::Node* runtime : runtimes) {
+    const api::Node* metadata = runtime->Find("metadata");
+    const api::Node* of_kind = runtime->Find("kind");
+    const api::Node* named = metadata == nullptr ? nullptr : metadata->Find("name");
+    if (of_kind != nullptr && of_kind->scalar == kind && named != nullptr && named->scalar == name)
+      return runtime;
+  }
+  return nullptr;
 }
 
 }  // namespace
 
-void ConvertTrainJob(Source& source, const std::vector<Json>& runtimes, Json& job) {
-  TrainJob(source, runtimes, job).Convert();
-  if (!source.refused()) source.NoteUnused(RemedyOfTrainJob);
+void ConvertTrainJob(Source& source, const std::vector<const api::Node*>& runtimes, Json& job) {
+  ConvertMetadata(source, job);
+  const std::string reference = "spec.runtimeRef";
+  source.Take(reference + ".apiGroup");
+  const std::string kind = source.TakeText(reference + ".kind").value_or("ClusterTrainingRuntime");
+  const std::string name = source.TakeText(reference + ".name").value_or("");
+  api::Node installed;
+  std::string image;
+  if (const api::Node* runtime = FindRuntime(runtimes, kind, name)) {
+    source.AddRuntime(*runtime, reference);
+  } else {
+    auto known = kind == "ClusterTrainingRuntime" ? FindInstalledRuntime(name) : std::nullopt;
+    if (!known)
+      return source.Refuse(
+          reference, fmt::format("the {} \"{}\" is not known: add its manifest to this input", kind, name));
+    auto node = api::NodeFromJson(known->manifest);
+    CHECK(node.ok(), "{}", node.error().message);
+    installed = std::move(*node);
+    image = std::move(known->image);
+    source.AddRuntime(installed, reference);
+  }
+  TrainJob(source, job).Convert();
+  if (source.refused()) return;
+  if (!image.empty() && source.Find("spec.trainer.image") == nullptr)
+    source.Note(reference,
+                fmt::format("the runtime is not in this input, so the image is that of Kubeflow Trainer "
+                            "{}: {}",
+                            kTrainerRelease, image));
+  source.NoteUnused(RemedyOfTrainJob);
 }
 
 }  // namespace ringmaster::cli::convert

@@ -131,6 +131,72 @@ TEST(Convert, AFieldThatNobodyKnowsIsReported) {
   EXPECT_GE(fields, 50);
 }
 
+// Calls visit with the path of each object of a runtime whose members the converter reads one by one.
+template <class Visit>
+void EachObjectOfRuntime(Json& node, const std::string& path, const Visit& visit) {
+  for (const char* whole : {".template.spec.template", ".labels", ".annotations", ".jax", ".successPolicy"}) {
+    if (path.ends_with(whole)) return;
+  }
+  if (path == "runtime.metadata" || path.find(".dependsOn[") != path.npos) return;
+  if (node.is_object()) {
+    visit(node, path);
+    for (auto& [key, value] : node.items()) EachObjectOfRuntime(value, path + "." + key, visit);
+  }
+  for (size_t i = 0; node.is_array() && i < node.size(); ++i)
+    EachObjectOfRuntime(node[i], fmt::format("{}[{}]", path, i), visit);
+}
+
+TEST(Convert, AnUnknownFieldOfARuntimeIsReported) {
+  int fields = 0;
+  for (const Case& item : Cases()) {
+    if (!item.name.starts_with("trainjob-")) continue;
+    Json list = {{"kind", "List"}, {"items", Json::array()}};
+    for (const api::Parsed& document : api::ParseYamlDocuments(item.text))
+      list["items"].push_back(NodeToJson(document.root));
+    const std::vector<Converted> before = ConvertManifests(list.dump());
+    const bool whole = std::all_of(before.begin(), before.end(),
+                                   [](const Converted& converted) { return !converted.job.is_null(); });
+    if (!whole) continue;
+    for (Json& runtime : list["items"]) {
+      if (runtime["kind"] == "TrainJob") continue;
+      EachObjectOfRuntime(runtime, "runtime", [&](Json& object, const std::string& path) {
+        object["surprise"] = 1;
+        const std::vector<Converted> after = ConvertManifests(list.dump());
+        object.erase("surprise");
+        const std::string added = path + ".surprise";
+        const bool reported = std::any_of(after.begin(), after.end(), [&](const Converted& converted) {
+          return std::any_of(converted.remarks.begin(), converted.remarks.end(),
+                             [&](const Remark& remark) { return added.starts_with(remark.path); });
+        });
+        EXPECT_TRUE(reported) << item.name << ": " << added;
+        ++fields;
+      });
+    }
+  }
+  EXPECT_GE(fields, 40);
+}
+
+// A remark on a runtime is placed in it; without one in the input, at the reference to it.
+TEST(Convert, RemarksOnARuntimeHaveItsLines) {
+  const std::string job =
+      "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {name: a}\nspec:\n  runtimeRef:\n"
+      "    name: xgboost-distributed\n";
+  const auto installed = ConvertManifests(job);
+  ASSERT_EQ(installed.size(), 1u);
+  ASSERT_EQ(installed[0].remarks.size(), 1u);
+  EXPECT_EQ(installed[0].remarks[0].path, "runtime.spec.mlPolicy.xgboost");
+  EXPECT_EQ(installed[0].remarks[0].mark.line, 6);
+  const auto given = ConvertManifests(
+      job +
+      "---\napiVersion: trainer.kubeflow.org/v1alpha1\nkind: ClusterTrainingRuntime\n"
+      "metadata: {name: xgboost-distributed}\nspec:\n  mlPolicy:\n    xgboost: {}\n  template: {spec: "
+      "{replicatedJobs: [{name: node, template: {spec: {template: {spec: {containers: [{name: "
+      "node}]}}}}}]}}\n");
+  ASSERT_EQ(given.size(), 1u);
+  ASSERT_EQ(given[0].remarks.size(), 1u);
+  EXPECT_EQ(given[0].remarks[0].mark.line, 13);
+}
+
 // No manifest makes the converter stop: each value is removed, and replaced by a value of another type.
 void Mutate(const Json& root, Json& node, Json& job, int& conversions) {
   const auto convert = [&] {
@@ -156,6 +222,14 @@ void Mutate(const Json& root, Json& node, Json& job, int& conversions) {
 TEST(Convert, SurvivesEveryWrongType) {
   int conversions = 0;
   for (const Case& item : Cases()) {
+    if (item.name.starts_with("trainjob-")) {
+      // Together with their runtimes.
+      Json list = {{"kind", "List"}, {"items", Json::array()}};
+      for (const api::Parsed& document : api::ParseYamlDocuments(item.text))
+        list["items"].push_back(NodeToJson(document.root));
+      Mutate(list, list, list, conversions);
+      continue;
+    }
     for (const api::Parsed& document : api::ParseYamlDocuments(item.text)) {
       Json job = NodeToJson(document.root);
       Mutate(job, job, job, conversions);

@@ -33,6 +33,18 @@ TEST(ReadTorchrun, FindsTheModule) {
   EXPECT_FALSE(ReadTorchrun({"python", "torch.distributed.run"}).found);
 }
 
+TEST(ReadTorchrun, FindsTune) {
+  const Torchrun read = ReadTorchrun(
+      {"/opt/bin/tune", "run", "--rdzv_endpoint=localhost:29500", "recipe", "--config", "small"});
+  EXPECT_TRUE(read.found);
+  EXPECT_TRUE(read.needs_option);
+  EXPECT_EQ(read.options, 2u);
+  EXPECT_EQ(read.removed, Words{"--rdzv_endpoint=localhost:29500"});
+  EXPECT_EQ(read.command, (Words{"/opt/bin/tune", "run", "recipe", "--config", "small"}));
+  EXPECT_FALSE(ReadTorchrun({"torchrun", "train.py"}).needs_option);
+  EXPECT_FALSE(ReadTorchrun({"npm", "run", "train"}).found);
+}
+
 TEST(ReadTorchrun, LeavesOtherCommandsAlone) {
   const Words command = {"bash", "-c", "torchrun --nnodes=2 train.py"};
   const Torchrun shell = ReadTorchrun(command);
