@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "base/mutex.h"
 
 namespace ringmaster::identity {
 namespace {
@@ -58,6 +59,29 @@ Status CheckHello(const PodIdentity& identity, const rendezvous::Hello& hello,
   return check_worker(hello.job, identity.pod, identity.pod_uid, hello.attempt);
 }
 
+// What requests use of the authenticator, while it exists. Thread-safe.
+class WorkerAuthenticator::Checker {
+ public:
+  explicit Checker(CheckWorker check_worker) : check_worker_(std::move(check_worker)) {}
+  Status Check(const PodIdentity& identity, const rendezvous::Hello& hello) {
+    MutexLock lock(mutex_);
+    if (check_worker_ == nullptr) return Error{Code::kUnavailable, "this process does not lead any more"};
+    return CheckHello(identity, hello, check_worker_);
+  }
+  void Close() {
+    MutexLock lock(mutex_);
+    check_worker_ = nullptr;
+  }
+
+ private:
+  Mutex mutex_;
+  CheckWorker check_worker_ RM_GUARDED_BY(mutex_);  // null: closed
+};
+
+WorkerAuthenticator::WorkerAuthenticator(kube::ApiClient& api, CheckWorker check_worker)
+    : api_(api), checker_(std::make_shared<Checker>(std::move(check_worker))) {}
+WorkerAuthenticator::~WorkerAuthenticator() { checker_->Close(); }
+
 void WorkerAuthenticator::Authenticate(const rendezvous::Hello& hello,
                                        std::function<void(Status)> done) const {
   if (hello.secret.empty()) return done(Refused("no token"));
@@ -66,14 +90,14 @@ void WorkerAuthenticator::Authenticate(const rendezvous::Hello& hello,
                        {"spec", {{"token", hello.secret}, {"audiences", Json::array({kAudience})}}}};
   rendezvous::Hello rest = hello;
   rest.secret.clear();
-  api_.Create(kTokenReviews, "", review,
-              [rest = std::move(rest), check_worker = check_worker_,
-               done = std::move(done)](const Result<Json>& answer) {
-                if (!answer.ok()) return done(answer.error().In("TokenReview"));
-                const Result<PodIdentity> identity = IdentityOf(answer.value());
-                if (!identity.ok()) return done(identity.error());
-                done(CheckHello(identity.value(), rest, check_worker));
-              });
+  api_.Create(
+      kTokenReviews, "", review,
+      [rest = std::move(rest), checker = checker_, done = std::move(done)](const Result<Json>& answer) {
+        if (!answer.ok()) return done(answer.error().In("TokenReview"));
+        const Result<PodIdentity> identity = IdentityOf(answer.value());
+        if (!identity.ok()) return done(identity.error());
+        done(checker->Check(identity.value(), rest));
+      });
 }
 
 }  // namespace ringmaster::identity

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "operator/kube/api_client.h"
@@ -34,18 +35,20 @@ using CheckWorker = std::function<Status(const std::string& job, const std::stri
 Status CheckHello(const PodIdentity& identity, const rendezvous::Hello& hello,
                   const CheckWorker& check_worker);
 
-// Thread-safe.
+// Thread-safe, except for the destructor.
 class WorkerAuthenticator {
  public:
-  // REQUIRES: `api` outlives all requests.
-  WorkerAuthenticator(kube::ApiClient& api, CheckWorker check_worker)
-      : api_(api), check_worker_(std::move(check_worker)) {}
+  // REQUIRES: `api` outlives all requests, which may be longer than the authenticator lives.
+  WorkerAuthenticator(kube::ApiClient& api, CheckWorker check_worker);
+  // After it, `check_worker` neither runs nor is called. Agents whose answers come later are refused.
+  ~WorkerAuthenticator();
   // Calls `done` at once or on a thread of the client.
   void Authenticate(const rendezvous::Hello& hello, std::function<void(Status)> done) const;
 
  private:
+  class Checker;
   kube::ApiClient& api_;
-  const CheckWorker check_worker_;
+  const std::shared_ptr<Checker> checker_;
 };
 
 }  // namespace ringmaster::identity

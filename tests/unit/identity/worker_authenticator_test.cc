@@ -5,6 +5,11 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <vector>
+
+#include "tests/unit/kube_client/held_requests.h"
+
 namespace ringmaster::identity {
 namespace {
 
@@ -70,6 +75,38 @@ TEST(WorkerAuthenticator, ViewDecidesAboutWorkers) {
   other.attempt = 2;
   EXPECT_FALSE(CheckHello(kPod, other, only).ok());
   EXPECT_FALSE(CheckHello({"team-a", "gpt-3-0", "u-2"}, Hello(), only).ok());
+}
+
+// The leader may end while the API server checks a token.
+TEST(WorkerAuthenticator, AnAnswerMayComeAfterItsEnd) {
+  kube::HeldRequests http;
+  kube::ApiClient api(http);
+  int checked = 0;
+  std::vector<Status> answers;
+  rendezvous::Hello hello = Hello();
+  hello.secret = "t0k";
+  const auto authenticate = [&](const WorkerAuthenticator& authenticator) {
+    authenticator.Authenticate(hello, [&](Status status) { answers.push_back(std::move(status)); });
+    ASSERT_EQ(http.waiting.size(), 1U);
+  };
+  // The check belongs to the leader, which frees it with the authenticator.
+  auto leader = std::make_unique<int*>(&checked);
+  auto authenticator = std::make_unique<WorkerAuthenticator>(
+      api, [leader = leader.get()](const auto&, const auto&, const auto&, int64_t) {
+        ++**leader;
+        return Ok();
+      });
+  authenticate(*authenticator);
+  http.Answer(Review().dump());
+  EXPECT_EQ(checked, 1);
+  EXPECT_TRUE(answers.at(0).ok());
+  authenticate(*authenticator);
+  authenticator.reset();
+  leader.reset();
+  http.Answer(Review().dump());
+  EXPECT_EQ(checked, 1);
+  ASSERT_EQ(answers.size(), 2U);
+  EXPECT_EQ(answers[1].error().code, Code::kUnavailable);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "operator/serve/health.h"
 #include "operator/serve/metrics.h"
 #include "tests/unit/http/raw_client.h"
+#include "tests/unit/kube_client/held_requests.h"
 
 namespace ringmaster::serve {
 namespace {
@@ -17,31 +18,8 @@ namespace {
 using http::Get;
 using http::Start;
 
-// Holds each request until the test answers it.
-class HeldRequests final : public kube::HttpClient {
- public:
-  void Send(kube::HttpRequest request, std::function<void(Result<kube::HttpResponse>)> done) override {
-    targets.push_back(request.target);
-    waiting.push_back(std::move(done));
-  }
-  std::unique_ptr<kube::HttpStream> Stream(kube::HttpRequest, kube::StreamHandlers) override {
-    return nullptr;
-  }
-  void Answer(const std::string& body) {
-    const auto done = std::move(waiting.back());
-    waiting.pop_back();
-    kube::HttpResponse response;
-    response.status = 201;
-    response.body = body;
-    done(std::move(response));
-  }
-
-  std::vector<std::string> targets;
-  std::vector<std::function<void(Result<kube::HttpResponse>)>> waiting;
-};
-
 TEST(AccessReviewer, AnAnswerMayComeAfterItsEnd) {
-  HeldRequests http;
+  kube::HeldRequests http;
   kube::ApiClient api(http);
   auto reviewer = std::make_unique<AccessReviewer>(api);
   std::vector<Access> decided;
