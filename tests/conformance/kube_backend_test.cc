@@ -168,6 +168,47 @@ TEST_F(KubeBackendTest, ALiveReadFindsAPodWithoutItsLabel) {
   EXPECT_EQ(pods(), 1U);
 }
 
+// The same of its Workload: without its quota the gang would stop, and could not ask for another one.
+TEST_F(KubeBackendTest, AWorkloadWithoutItsLabelIsStillTheJobs) {
+  cluster_.InstallKueue();
+  api::TrainingJob job = cluster_.Job("job");
+  job.metadata.labels[wiring::kQueueNameLabel] = "queue";
+  const Key key = cluster_.Submit(job);
+  Await(key);
+  const auto quota = [&] { return backend_->Observe(key)->observed.quota; };
+  ASSERT_TRUE(Eventually([&] { return quota() && quota()->api == core::Quota::Api::kRead; }));
+  core::MakeWorkload make;
+  make.queue = "queue";
+  make.pod_sets = {{core::kWorkerSet, 1, 0}};
+  const auto made = Write(key, make);
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  ASSERT_TRUE(Eventually([&] { return quota()->workloads.size() == 1; }));
+  const core::Workload before = quota()->workloads[0];
+  const Json unlabelled = {{"metadata", {{"labels", {{wiring::kJobLabel, nullptr}}}}}};
+  ASSERT_TRUE(cluster_
+                  .Wait([&](auto done) {
+                    cluster_.client().Patch(kube::kWorkloads, cluster_.space(), before.name, "",
+                                            kube::ApiClient::PatchType::kMerge, unlabelled, done);
+                  })
+                  .ok());
+  ASSERT_TRUE(Eventually(
+      [&] { return quota()->workloads.empty() || quota()->workloads[0].revision > before.revision; }));
+  ASSERT_EQ(quota()->workloads.size(), 1U);
+  auto answer = std::make_shared<std::promise<Status>>();
+  auto future = answer->get_future();
+  backend_->ReadThrough(key, [answer](Status status) { answer->set_value(std::move(status)); });
+  ASSERT_TRUE(future.get().ok());
+  ASSERT_EQ(quota()->workloads.size(), 1U) << "a live read finds it, too";
+  // So does the next process, and it can let go of it.
+  backend_->Stop();
+  backend_ = Process(cluster_.BackendOptions());
+  Await(key);
+  ASSERT_TRUE(Eventually([&] { return quota() && quota()->workloads.size() == 1; }));
+  ASSERT_TRUE(Write(key, core::DeleteWorkload{before.name, before.uid}).ok());
+  ASSERT_TRUE(Write(key, core::ReleaseWorkload{before.name, before.uid}).ok());
+  EXPECT_TRUE(Eventually([&] { return quota()->workloads.empty(); }));
+}
+
 TEST_F(KubeBackendTest, ADeletedPodIsHeldUntilItIsUntracked) {
   const Key key = cluster_.Submit(cluster_.Job("job"));
   Await(key);

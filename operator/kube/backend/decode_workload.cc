@@ -119,13 +119,18 @@ QueueHead DecodeQueueHead(const Json& pending_workloads_summary) {
 
 std::shared_ptr<const WorkloadRecord> DecodeWorkload(const Json& object, const Meta& meta) {
   const Json& metadata = json::Child(object, "metadata");
-  const std::string_view job = json::Text(json::Child(metadata, "labels"), wiring::kJobLabel);
+  const std::string_view label = json::Text(json::Child(metadata, "labels"), wiring::kJobLabel);
+  const Json& owner = ControllerOf(object);
+  const bool owned = json::Text(owner, "kind") == "TrainingJob" &&
+                     json::Text(owner, "apiVersion").starts_with("ringmaster.dev/");
+  const std::string_view job = owned ? json::Text(owner, "name") : owner.is_null() ? label : "";
   if (job.empty()) return nullptr;
   const Json& spec = json::Child(object, "spec");
   const Json& status = json::Child(object, "status");
   auto record = std::make_shared<WorkloadRecord>();
   record->job = meta.namespace_ + "/" + std::string(job);
-  record->owner_uid = ControllerUid(object);
+  record->owner_uid = json::Text(owner, "uid");
+  record->labelled = label == job;
   const Json& annotations = json::Child(metadata, "annotations");
   record->rendered_for = json::Text(annotations, wiring::kRenderedAnnotation);
   core::Workload& w = record->workload;

@@ -19,7 +19,8 @@ namespace ringmaster::kube {
 // A Workload of a job.
 struct WorkloadRecord {
   std::string job;           // namespace/name
-  std::string owner_uid;     // of the job; empty: it was orphaned
+  std::string owner_uid;     // of the job; empty: it was orphaned, or is offered to the job
+  bool labelled = false;     // it has the job's label, so a list by that label includes it
   std::string rendered_for;  // wiring::kRenderedAnnotation
   core::Workload workload;   // `outdated` and `missing_flavor` depend on other objects
   std::string cluster_queue;
@@ -42,7 +43,8 @@ struct LocalQueueRecord {
   std::string namespace_;
 };
 
-// Returns null for a Workload of another owner than a TrainingJob.
+// Returns null for a Workload of another owner than a TrainingJob. One without an owner is the job's that its
+// label names.
 std::shared_ptr<const WorkloadRecord> DecodeWorkload(const Json& object, const Meta& meta);
 std::shared_ptr<const FlavorRecord> DecodeFlavor(const Json& object, const Meta& meta);
 // Returns null for a queue that is not the default one of its namespace.

@@ -104,7 +104,8 @@ KubeBackend::KubeBackend(ApiClient& client, Options options)
            [](const WorkloadRecord& record) { return record.job; },
            [this](const std::string&, const auto& before, const auto& after) {
              Notify(after ? after->job : before->job);
-           }}),
+           },
+           [](const WorkloadRecord& record) { return record.labelled; }}),
       default_queues_({[](const Json&, const Meta& meta, const auto&) { return DecodeLocalQueue(meta); },
                        nullptr,
                        [this](const std::string&, const auto& before, const auto& after) {

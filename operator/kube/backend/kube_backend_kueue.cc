@@ -41,7 +41,7 @@ void KubeBackend::OnKueue(bool served) {
     if (before == served) return;
   }
   if (served) {
-    Follow(Watched(kWorkloads, wiring::kJobLabel), workloads_);
+    Follow(Watched(kWorkloads), workloads_);  // the owner decides, and a label can be removed
     reflectors_.Add(Watched(kFlavors), flavors_.In({}));
     reflectors_.Add(Watched(kWorkloadPriorityClasses), workload_priorities_.In({}));
     FollowDefaultQueues();

@@ -374,11 +374,11 @@ std::optional<std::string> KubeBackend::RefusalOf(const JobRecord& job, const st
 
 // ---- ReadThrough
 
-// Lists a job and its pods at the newest revision and puts both into the stores.
+// Lists a job, its pods and its Workloads at the newest revision and puts them into the stores.
 //
-// A pod belongs to the job that owns it, but a list can select pods only by label, and a user or a webhook
-// may have removed the label of a live pod. So each live pod that the view has and the list lacks is read by
-// name.
+// A pod belongs to the job that owns it, and so does a Workload. But a list can select them only by label,
+// and a user or a webhook may have removed the label of one. So each live one that the view has and the list
+// lacks is read by name.
 class KubeBackend::ReadThroughRequest : public std::enable_shared_from_this<ReadThroughRequest> {
  public:
   ReadThroughRequest(KubeBackend& backend, Key key, std::function<void(Status)> done)
@@ -400,18 +400,31 @@ class KubeBackend::ReadThroughRequest : public std::enable_shared_from_this<Read
         MutexLock lock(mutex_);
         ++left_;
       }
-      List(kWorkloads, labelled, workloads_, [self = shared_from_this()](Revision revision) {
-        self->backend_.workloads_.ReplaceGroup(self->key_.ToString(), self->workloads_, revision);
-        self->Answer(Ok());
+      List(kWorkloads, labelled, workloads_.items, [self = shared_from_this()](Revision revision) {
+        self->workloads_.revision = revision;
+        std::vector<std::string> known;
+        for (const auto& record : self->backend_.workloads_.Group(self->key_.ToString()))
+          known.push_back(record->workload.name);
+        self->ReadMissing(kWorkloads, self->workloads_, std::move(known));
       });
     }
-    List(kPods, labelled, pods_, [self = shared_from_this()](Revision revision) {
-      self->revision_ = revision;
-      self->ReadMissing();
+    List(kPods, labelled, pods_.items, [self = shared_from_this()](Revision revision) {
+      self->pods_.revision = revision;
+      std::vector<std::string> known;
+      for (const auto& record : self->backend_.pods_.Group(self->key_.ToString()))
+        if (!record->ended) known.push_back(record->own->ToCore().name);
+      self->ReadMissing(kPods, self->pods_, std::move(known));
     });
   }
 
  private:
+  // The objects of the job, and the revision of their list.
+  struct Part {
+    std::vector<Json> items;
+    Revision revision = 0;
+    size_t missing = 0;  // objects whose read has not been answered
+  };
+
   void List(const Resource& resource, const ListOptions& options, std::vector<Json>& gathered,
             std::function<void(Revision)> listed) {
     backend_.client_.List(
@@ -428,44 +441,44 @@ class KubeBackend::ReadThroughRequest : public std::enable_shared_from_this<Read
         }));
   }
 
-  void ReadMissing() {
+  // Reads those of the `known` objects that the list lacks.
+  void ReadMissing(const Resource& resource, Part& part, std::vector<std::string> known) {
     std::set<std::string> listed;
-    for (const Json& pod : pods_) listed.insert(ReadMeta(pod).name);
-    std::vector<std::string> missing;
-    for (const auto& record : backend_.pods_.Group(key_.ToString())) {
-      std::string name = record->own->ToCore().name;
-      if (!record->ended && !listed.contains(name)) missing.push_back(std::move(name));
-    }
+    for (const Json& item : part.items) listed.insert(ReadMeta(item).name);
+    std::erase_if(known, [&](const std::string& name) { return listed.contains(name); });
     {
       MutexLock lock(mutex_);
-      missing_ = missing.size();
+      part.missing = known.size();
     }
-    if (missing.empty()) return ReplacePods();
-    for (const std::string& name : missing)
-      backend_.client_.Get(kPods, key_.namespace_, name,
-                           backend_.Guard([self = shared_from_this()](Result<Json> result) {
-                             self->TakeMissing(std::move(result));
+    if (known.empty()) return Replace(part);
+    for (const std::string& name : known)
+      backend_.client_.Get(resource, key_.namespace_, name,
+                           backend_.Guard([self = shared_from_this(), &part](Result<Json> result) {
+                             self->TakeMissing(part, std::move(result));
                            }));
   }
 
-  void TakeMissing(Result<Json> result) {
+  void TakeMissing(Part& part, Result<Json> result) {
     Status failed;
     {
       MutexLock lock(mutex_);
       if (result.ok())
-        pods_.push_back(std::move(result).value());
+        part.items.push_back(std::move(result).value());
       else if (result.error().code != Code::kNotFound)
         status_ = result.error();
-      if (--missing_ > 0) return;
+      if (--part.missing > 0) return;
       failed = status_;
     }
-    // A pod whose read failed may live.
+    // An object whose read failed may live.
     if (!failed.ok()) return Answer(std::move(failed));
-    ReplacePods();
+    Replace(part);
   }
 
-  void ReplacePods() {
-    backend_.pods_.ReplaceGroup(key_.ToString(), pods_, revision_);
+  void Replace(const Part& part) {
+    if (&part == &pods_)
+      backend_.pods_.ReplaceGroup(key_.ToString(), part.items, part.revision);
+    else
+      backend_.workloads_.ReplaceGroup(key_.ToString(), part.items, part.revision);
     Answer(Ok());
   }
 
@@ -482,14 +495,12 @@ class KubeBackend::ReadThroughRequest : public std::enable_shared_from_this<Read
   KubeBackend& backend_;
   const Key key_;
   const std::function<void(Status)> done_;
-  // Each list is written by one request at a time, then by the reads of missing pods, with the mutex held.
+  // Each is written by its list, then by the reads of what that lacks, with the mutex held.
   std::vector<Json> jobs_;
-  std::vector<Json> pods_;
-  std::vector<Json> workloads_;
-  Revision revision_ = 0;  // of the list of pods
+  Part pods_;
+  Part workloads_;
   Mutex mutex_;
-  size_t missing_ RM_GUARDED_BY(mutex_) = 0;  // pods whose read has not been answered
-  int left_ RM_GUARDED_BY(mutex_) = 2;        // jobs and pods
+  int left_ RM_GUARDED_BY(mutex_) = 2;  // jobs and pods
   Status status_ RM_GUARDED_BY(mutex_);
 };
 

@@ -27,7 +27,8 @@ Json AdmittedWorkload() {
     "metadata": {"name": "gpt-abcde", "namespace": "team", "uid": "u", "resourceVersion": "41", "generation": 3,
       "labels": {"ringmaster.dev/job": "gpt"}, "finalizers": ["kueue.x-k8s.io/resource-in-use"],
       "annotations": {"ringmaster.dev/workload-for": "hash"},
-      "ownerReferences": [{"kind": "TrainingJob", "name": "gpt", "uid": "job-uid", "controller": true}]},
+      "ownerReferences": [{"apiVersion": "ringmaster.dev/v1alpha1", "kind": "TrainingJob", "name": "gpt",
+                           "uid": "job-uid", "controller": true}]},
     "spec": {"queueName": "q", "podSets": [{"name": "worker", "count": 6, "minCount": 2, "template": {}},
                                            {"name": "ps", "count": 2, "template": {}}]},
     "status": {
@@ -63,6 +64,27 @@ TEST(DecodeWorkload, ReadsAnAdmission) {
   EXPECT_EQ(updates.labels.at("a"), "b");
   EXPECT_EQ(updates.node_selector.at("pool"), "x");
   EXPECT_EQ(updates.tolerations.size(), 1U);
+}
+
+// A label can be removed, or set on the Workload of another owner.
+TEST(DecodeWorkload, ItsOwnerDecidesWhoseItIs) {
+  Json object = AdmittedWorkload();
+  object["metadata"]["labels"]["ringmaster.dev/job"] = "other";
+  EXPECT_EQ(DecodeOne(object)->job, "team/gpt");
+  EXPECT_FALSE(DecodeOne(object)->labelled);
+  object["metadata"].erase("labels");
+  EXPECT_EQ(DecodeOne(object)->job, "team/gpt");
+  EXPECT_EQ(DecodeOne(object)->owner_uid, "job-uid");
+  EXPECT_EQ(DecodeOne(object)->workload.grants, DecodeOne(AdmittedWorkload())->workload.grants);
+  object = AdmittedWorkload();
+  EXPECT_TRUE(DecodeOne(object)->labelled);
+  object["metadata"]["ownerReferences"][0]["kind"] = "Job";
+  EXPECT_EQ(DecodeOne(object), nullptr);
+  object["metadata"].erase("ownerReferences");  // MultiKueue offers one to the job of its label
+  EXPECT_EQ(DecodeOne(object)->job, "team/gpt");
+  EXPECT_EQ(DecodeOne(object)->owner_uid, "");
+  object["metadata"].erase("labels");
+  EXPECT_EQ(DecodeOne(object), nullptr);
 }
 
 TEST(DecodeWorkload, ReadsASlice) {
