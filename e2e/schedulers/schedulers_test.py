@@ -30,6 +30,7 @@ class OnOneCluster:
     scheduler_name = ""
     options = {}  # of the cluster
     timeout_s = 600  # of gangs that want the same room
+    at_once = True  # a gang that finds no nodes holds none, so its pods stay
 
     @classmethod
     def setUpClass(cls):
@@ -91,7 +92,7 @@ class OnOneCluster:
     def test_a_gang_that_does_not_fit(self):
         """Nothing is bound, the condition names what is missing, and with more room the same pods run."""
         self.cluster.kubectl("cordon", "node-3")
-        self.submit("tight")
+        self.submit("tight", scheduling={"timeoutSeconds": 4} if self.at_once else {})
         found = self.rig.wait_condition("tight", "Scheduled", "False", "Unschedulable")
         print(f"{self.gang}: {found['message']}", flush=True)
         self.assertRegex(found["message"], self.missing)
@@ -229,6 +230,7 @@ class VolcanoTest(OnOneCluster, unittest.TestCase):
 
 class CoschedulingTest(OnOneCluster, unittest.TestCase):
     gang = "coscheduling"
+    at_once = False
     scheduler_name = "scheduler-plugins-scheduler"
     missing = r"^tight-1-\d: 0/\d nodes are available: .*(Insufficient nvidia\.com/gpu|optimistic rejection in PostFilter)"
 
@@ -307,6 +309,7 @@ class Native135Test(NativeTest):
     # This scheduler places pods one by one, and may keep nodes for a part of each gang for five minutes. The operator withdraws such
     # gangs, and creates them again at different times.
     timeout_s = 20
+    at_once = False
     smaller_minimum = 3
     priority_of_a_gang = None
 

@@ -43,7 +43,8 @@ inline constexpr Duration kDisplayInterval = seconds(1);
 inline constexpr Duration kSettlePeriod = seconds(2);
 inline constexpr Duration kMaxSettlePeriod = seconds(30);
 
-// How many times Job::gang_timeout a gang without any node waits for those that an autoscaler may add.
+// How many times Job::gang_timeout a gang stays that waits for nodes and holds none: an autoscaler may add
+// some, or other pods end.
 inline constexpr int kLimitsForNewNodes = 12;
 
 // A pod's waiting_reason when the scheduler finds no node.

@@ -29,10 +29,10 @@ namespace ringmaster::core {
 // the nodes that it holds, and tried again after a pause. The pauses of two jobs differ, so that two gangs
 // that block each other do not meet again and again. A gang without pods holds nothing and is not withdrawn.
 //
-// An autoscaler adds nodes for pods that the scheduler has refused, for as long as they wait, and may need
-// more time than the limit. Such pods hold nothing either, so they stay for a multiple of the limit; and
-// while nodes come, the limit starts again with each pod that gets one. They do not stay for ever, since pods
-// may exclude nodes that are good again.
+// A gang without any node holds nothing either if its scheduler places gangs in one step, or if it waits for
+// an autoscaler, which adds nodes while pods wait. To create it again only costs writes, so it stays for a
+// multiple of the limit; not for ever, since pods may exclude nodes that are good again, and `auto` may
+// choose another scheduler. While an autoscaler adds nodes, the limit starts again with each of these pods.
 
 bool ReservesRoom(const Observed& o) { return o.provider == GangProvider::kGate && !o.job.autoscaler; }
 
@@ -97,11 +97,12 @@ Time LastPlaced(const Observed& o) {
   return last;
 }
 
-// Whether the gang holds no node, and an autoscaler may still add some. Another attempt would help it only by
-// the choice of another domain of its topology, or of another scheduler.
-bool AwaitsNewNodes(const Observed& o, const Placement& p, Time now) {
-  return o.job.autoscaler && p.bound == static_cast<int32_t>(o.status.ledger.succeeded.size()) &&
-         p.unschedulable != nullptr && o.job.TopologyKey().empty() && Ignored(p, now) == nullptr;
+// Whether the gang only waits for nodes and holds none, nor, as an incomplete one does, quota that others
+// lack. Another attempt would help it only by another domain of its topology, or another scheduler.
+bool AwaitsNodes(const Observed& o, const Placement& p, Time now) {
+  return (o.job.autoscaler || o.all_at_once) && p.exist >= p.needed && p.unschedulable != nullptr &&
+         p.bound == static_cast<int32_t>(o.status.ledger.succeeded.size()) && o.job.TopologyKey().empty() &&
+         Ignored(p, now) == nullptr;
 }
 
 // Whether an elastic gang may run with fewer pods than wanted: it has run before, or has waited long enough.
@@ -321,10 +322,10 @@ std::optional<Decision> CheckPlacement(const Observed& o, Time now, Requeue& req
     return std::nullopt;
   }
   const Placement p = PlacementOf(o, o.status.ledger);
-  if (p.bound >= p.needed) return std::nullopt;  // it runs with the nodes that it has
-  if (p.exist == 0) return std::nullopt;         // it holds nothing
+  // It runs with the nodes that it has, or holds nothing.
+  if (p.bound >= p.needed || p.exist == 0) return std::nullopt;
   if (const Time patience = *limit + (kLimitsForNewNodes - 1) * o.job.gang_timeout;
-      AwaitsNewNodes(o, p, now) && now < patience) {
+      AwaitsNodes(o, p, now) && now < patience) {
     requeue.By(patience);
     return std::nullopt;
   }

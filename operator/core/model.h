@@ -237,6 +237,9 @@ struct Observed {
   // Pods of this attempt may be refused for a reason that TryPods finds, and it has not succeeded yet.
   bool untried = false;
   GangProvider provider = GangProvider::kNone;
+  // With kScheduler: it places a gang in one step, so a gang without any node holds none. Others keep nodes
+  // for a part of a gang for a while, which no pod shows.
+  bool all_at_once = false;
   // `auto` has chosen Kubernetes' own gangs, and their scheduler has not placed the gang of this attempt
   // whole yet. If IsTorn, `auto` does not choose them again.
   bool native_on_trial = false;

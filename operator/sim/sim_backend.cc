@@ -119,6 +119,7 @@ std::optional<control::Snapshot> SimBackend::Observe(const Key& key) const {
   });
   ReadQuota(cached, o);
   o.provider = world_.provider();
+  o.all_at_once = o.provider == core::GangProvider::kScheduler;
   if (!world_.nodes().empty()) o.not_ready_nodes.emplace(not_ready_.begin(), not_ready_.end());
   for (const auto& [name, at] : restarts_) o.restarted_nodes.push_back({name, at});
   o.prepared = cached.support;

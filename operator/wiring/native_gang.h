@@ -23,15 +23,16 @@ struct NativeApi {
   // no API shows; without it, it places each pod alone. With it, the scheduler of 1.35 lets two gangs each
   // hold what the other lacks, for up to five minutes. e2e/schedulers shows both.
   bool automatic;
+  bool at_once;  // its scheduler places a gang in one step, and keeps no nodes for a part of one
 };
 
 // The newest first. Kubernetes 1.37 has v1beta1 and v1alpha3, which are alike. In 1.36 the policy of a
 // PodGroup is immutable. In 1.35 groups are parts of a Workload, which is immutable, and have no priority.
 inline constexpr NativeApi kNativeApis[] = {
-    {"v1beta1", "PodGroup", "podgroups", true},
-    {"v1alpha3", "PodGroup", "podgroups", true},
-    {"v1alpha2", "PodGroup", "podgroups", false},
-    {"v1alpha1", "Workload", "workloads", false},
+    {"v1beta1", "PodGroup", "podgroups", true, true},
+    {"v1alpha3", "PodGroup", "podgroups", true, true},
+    {"v1alpha2", "PodGroup", "podgroups", false, true},
+    {"v1alpha1", "Workload", "workloads", false, false},
 };
 
 // Returns nullptr for a version that the operator cannot use.

@@ -106,6 +106,12 @@ bool IsAvailable(wiring::Gang gang, const GangApis& apis) {
                       [&](GangApi api) { return GangOf(api) == gang && !Served(apis, api); });
 }
 
+bool PlacesAtOnce(wiring::Gang gang, const GangApis& apis) {
+  const wiring::NativeApi* native = wiring::FindNativeApi(ServedVersion(apis, GangApi::kNative));
+  return gang == wiring::Gang::kVolcano ||
+         (gang == wiring::Gang::kNative && native != nullptr && native->at_once);
+}
+
 namespace {
 
 constexpr std::pair<wiring::Gang, const char*> kGangNames[] = {

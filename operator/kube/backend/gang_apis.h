@@ -62,6 +62,10 @@ std::optional<wiring::Gang> ChooseGang(const GangChoice& choice, const GangApis&
 // Whether this provider can be used: it needs no API, or the API is served.
 bool IsAvailable(wiring::Gang gang, const GangApis& apis);
 
+// Whether the provider is a scheduler that places a gang in one step (core::Observed::all_at_once).
+// Coscheduling keeps nodes for a part of a gang until its timeout.
+bool PlacesAtOnce(wiring::Gang gang, const GangApis& apis);
+
 const char* GangName(wiring::Gang gang);  // as in spec.scheduling.gang
 std::optional<wiring::Gang> ParseGang(std::string_view name);
 

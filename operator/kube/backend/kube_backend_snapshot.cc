@@ -74,6 +74,7 @@ std::optional<control::Snapshot> KubeBackend::Observe(const Key& key) const {
   NoteSleeper(*job, gang, observed);
   bool freed = false;
   if (observed.status.ledger.placed) state.whole_attempt = observed.status.ledger.attempt;
+  observed.all_at_once = PlacesAtOnce(gang, gang_apis_);
   observed.native_on_trial = gang == wiring::Gang::kNative && observed.job.gang == core::GangMode::kAuto &&
                              options_.gang == core::GangMode::kAuto &&
                              state.whole_attempt != observed.status.ledger.attempt;

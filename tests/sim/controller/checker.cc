@@ -485,9 +485,16 @@ void Checker::CheckGangDecision(const core::Observed& o, const core::Decision& d
   if (const auto* set =
           decision.actions.empty() ? nullptr : std::get_if<core::SetStatus>(&decision.actions.front())) {
     CheckSuspects(o, set->status.ledger, now);
-    const auto holds = [&, asks = o.job.autoscaler && o.job.TopologyKey().empty()](const core::Pod& pod) {
+    const int32_t workers = o.job.in_place ? o.job.Target() : ledger.gang_size;
+    const auto exist = std::count_if(o.pods.begin(), o.pods.end(), [&](const core::Pod& pod) {
+      return pod.attempt == ledger.attempt && o.job.HasRank(workers, pod.rank) && !pod.deleting();
+    });
+    const bool complete =
+        exist >= (o.job.in_place ? std::min(o.job.min, workers) : workers) + o.job.RolePods();
+    const bool patient = (o.job.autoscaler || o.all_at_once) && o.job.TopologyKey().empty() && complete;
+    const auto holds = [&](const core::Pod& pod) {
       return pod.attempt == ledger.attempt &&
-             (!asks || pod.waiting_reason != core::kUnschedulable ||
+             (!patient || pod.waiting_reason != core::kUnschedulable ||
               now - pod.created >= core::kLimitsForNewNodes * o.job.gang_timeout);
     };
     Require(set->status.ledger.withdrawals <= ledger.withdrawals ||

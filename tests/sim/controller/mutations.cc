@@ -154,6 +154,7 @@ Decision KeepsRefusedParts(const Observed& o, Time now) {
 Decision WithdrawsForSlowNodes(const Observed& o, Time now) {
   Observed other = o;
   other.job.autoscaler = false;
+  other.all_at_once = false;
   Decision decision = core::Decide(other, now);
   return decision.reason == "the gang is withdrawn" ? decision : core::Decide(o, now);
 }

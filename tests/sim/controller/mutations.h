@@ -49,7 +49,7 @@ enum class Mutation : int {
   kForgetsFirstSize,       // a new job takes another size before its first status is written
   kWithdrawsWaitingGangs,  // even those that hold nothing
   kKeepsRefusedParts,      // leaves nodes to a gang of which some pods are refused
-  kWithdrawsForSlowNodes,  // also for nodes that an autoscaler may still add
+  kWithdrawsForSlowNodes,  // also those whose pods wait for nodes and hold none
   kReleasesEarly,          // lets go of a pod before its end is accounted
   kHoldsStrays,            // never lets go of the pods of deleted jobs
   kKillsOrphans,           // deletes pods that run on without their job

@@ -178,6 +178,9 @@ TEST(GangApisTest, ChoosesByModeAndServedApis) {
   EXPECT_EQ(choose(GangMode::kNative, 8, {}), std::nullopt);
   EXPECT_TRUE(IsAvailable(Gang::kGate, none) && IsAvailable(Gang::kVolcano, volcano));
   EXPECT_FALSE(IsAvailable(Gang::kVolcano, none));
+  EXPECT_TRUE(PlacesAtOnce(Gang::kNative, all) && PlacesAtOnce(Gang::kVolcano, volcano));
+  EXPECT_FALSE(PlacesAtOnce(Gang::kNative, {{GangApi::kNative, "v1alpha1"}})) << "the scheduler of 1.35";
+  EXPECT_FALSE(PlacesAtOnce(Gang::kCoscheduling, all) || PlacesAtOnce(Gang::kGate, all));
 }
 
 TEST(GangApisTest, NativeVersionsTheNewestFirst) {

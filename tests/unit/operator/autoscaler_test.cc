@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Gangs that wait for nodes which an autoscaler may add.
+// Gangs that wait for nodes and hold none: an autoscaler may add some, or their scheduler places gangs in one
+// step.
 #include <gtest/gtest.h>
 
 #include "operator/core/decide_steps.h"
@@ -88,6 +89,50 @@ TEST(Gang, WithAnAutoscalerATopologyOrAnotherSchedulerIsChosenAgain) {
   }
   Settle(ignored, kT0 + ignored.job.gang_timeout);
   EXPECT_EQ(ignored.status.ledger.withdrawals, 1);
+}
+
+// Returns a gang of a scheduler that places gangs in one step, and finds no nodes for this one.
+Observed WaitingAtOnce(int32_t size) {
+  Observed o = AutoscaledWorld(size);
+  o.job.autoscaler = false;
+  o.provider = GangProvider::kScheduler;
+  o.all_at_once = true;
+  return o;
+}
+
+// With many of them, to create them again would be most of what the API server has to do.
+TEST(Gang, OfASchedulerThatHoldsNothingIsNotCreatedAgainAndAgain) {
+  Observed o = WaitingAtOnce(8);
+  Settle(o, kT0 + kSettlePeriod);
+  const std::vector<Pod> pods = o.pods;
+  for (Time now = kT0 + seconds(60); now < kT0 + 12 * o.job.gang_timeout; now += o.job.gang_timeout / 2)
+    EXPECT_TRUE(Decide(o, now).actions.empty()) << ToString(Decide(o, now));
+  EXPECT_EQ(o.pods, pods);
+  const Time late = kT0 + kLimitsForNewNodes * o.job.gang_timeout;
+  EXPECT_EQ(Settle(o, late - seconds(1)).requeue_at, late);
+  Settle(o, late);
+  EXPECT_EQ(o.status.ledger.withdrawals, 1) << "its pods may exclude nodes that are good again";
+}
+
+TEST(Gang, OfASchedulerIsWithdrawnWhenItHoldsNodesOrIsIncomplete) {
+  const auto withdrawn = [](Observed o) {
+    Settle(o, kT0 + o.job.gang_timeout);
+    return o.status.ledger.withdrawals == 1;
+  };
+  EXPECT_FALSE(withdrawn(WaitingAtOnce(3)));
+  Observed torn = WaitingAtOnce(3);
+  GiveNode(torn.pods[0], kT0);
+  EXPECT_TRUE(withdrawn(torn));
+  Observed kept = WaitingAtOnce(3);
+  kept.all_at_once = false;
+  EXPECT_TRUE(withdrawn(kept)) << "nodes may be kept for a part of it";
+  Observed incomplete = WaitingAtOnce(3);
+  incomplete.pods.pop_back();
+  incomplete.refusal = Refusal{RefusalKind::kQuota, "exceeded quota", kT0, kT0 + seconds(100'000)};
+  EXPECT_TRUE(withdrawn(incomplete)) << "it holds quota";
+  Observed pinned = WaitingAtOnce(3);
+  pinned.job.topology_required = "rack";
+  EXPECT_TRUE(withdrawn(pinned));
 }
 
 }  // namespace

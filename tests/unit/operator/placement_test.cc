@@ -313,8 +313,13 @@ Observed Unschedulable(const std::string& message) {
 
 TEST(Gang, WithoutAnyNodeSaysNothingAboutItsScheduler) {
   Observed o = Unschedulable("0/3 nodes are available: 3 Insufficient nvidia.com/gpu");
+  Observed at_once = o;
+  at_once.all_at_once = true;
+  Settle(at_once, kT0 + o.job.gang_timeout);
+  EXPECT_EQ(at_once.pods.size(), 2U) << "it holds nothing";
+  EXPECT_EQ(ConditionOf(at_once, ConditionType::kScheduled).reason, Reason::kUnschedulable);
   Settle(o, kT0 + o.job.gang_timeout);
-  EXPECT_TRUE(o.pods.empty());
+  EXPECT_TRUE(o.pods.empty()) << "it may hold nodes that no pod shows";
   EXPECT_EQ(o.status.ledger.withdrawn_for.find("enable gangs"), std::string::npos);
 }
 
