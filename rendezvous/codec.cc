@@ -128,7 +128,7 @@ void Visit(V& v, Evict& m) {
 }
 template <class V>
 void Visit(V& v, Exit& m) {
-  v("code", m.code), v("reason", m.reason);
+  v("code", m.code), v("reason", m.reason), v.Optional("finished", m.finished);
 }
 template <class V>
 void Visit(V& v, RankCount& m) {

@@ -144,7 +144,7 @@ void Coordinator::OnConnected(const AgentConnected& event, Time now) {
   Count(peer);
   Send(peer, Welcome{options_.job, true});
   if (ended_) {
-    Send(peer, Exit{exit_code_, exit_reason_});
+    Send(peer, Exit{exit_code_, exit_reason_, report_.phase == GangPhase::kFinished});
     return;
   }
   // A member is usable again only after its Join: messages to its old connection may be lost.

@@ -163,7 +163,6 @@ class Coordinator final : public JobCoordinator {
                bool stop, Time now, const Peer* loader = nullptr);
   void ReleasePeer(Peer& peer);  // sends Exit to a peer that left by plan
   void ReleaseLeavers();
-  void ExitAll(int32_t code, const std::string& reason);
   void End(GangPhase phase, int32_t code, const std::string& reason);
   void Fail(const std::string& reason);  // no worker in particular is the reason
   // While a generation trains, a worker that cannot take part is no failure of the job, however long a step

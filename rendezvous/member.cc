@@ -258,6 +258,7 @@ void MemberCore::OnTerminate(Time now) {
 void MemberCore::OnExit(const Exit& exit, Time now) {
   if (exit_received_) return;
   exit_received_ = true;
+  finished_ = exit.finished;
   // The agent's own Fatal is the more precise reason.
   if (fatal_ && exit.code != 0) {
     EndBy(fatal_->exit_code, fatal_->message, now + options_.exit_grace);
@@ -279,7 +280,7 @@ void MemberCore::EndBy(int32_t code, const std::string& reason, Time deadline) {
 
 void MemberCore::Finish(int32_t code, const std::string& reason) {
   if (trainer_ == Trainer::kRunning) commands_.push_back(KillTrainer{});
-  commands_.push_back(ExitAgent{code, reason});
+  commands_.push_back(ExitAgent{code, reason, finished_ && code == 0});
   stage_ = Stage::kEnded;
 }
 

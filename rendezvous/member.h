@@ -100,6 +100,7 @@ struct KillTrainer {  // SIGKILL; harmless when it is already dead. TrainerReape
 struct ExitAgent {  // the last command: flush unsent messages, then exit
   int32_t code = 0;
   std::string message;
+  bool finished = false;  // as in Exit
   bool operator==(const ExitAgent&) const = default;
 };
 using MemberCommand =
@@ -154,6 +155,7 @@ class MemberCore {
   int32_t end_code_ = 0;
   std::string end_reason_;
   bool exit_received_ = false;
+  bool finished_ = false;  // Exit has said so
   bool terminated_ = false;
 
   bool connected_ = false;

@@ -500,10 +500,6 @@ void Coordinator::ReleaseLeavers() {
   }
 }
 
-void Coordinator::ExitAll(int32_t code, const std::string& reason) {
-  for (auto& [agent, peer] : peers_) Send(peer, Exit{code, reason});
-}
-
 void Coordinator::End(GangPhase phase, int32_t code, const std::string& reason) {
   ended_ = true;
   active_ = false;
@@ -513,7 +509,7 @@ void Coordinator::End(GangPhase phase, int32_t code, const std::string& reason) 
   report_.phase = phase;
   report_dirty_ = true;
   AddEvent(EventKind::kOther, reason);
-  ExitAll(code, reason);
+  for (auto& [agent, peer] : peers_) Send(peer, Exit{code, reason, phase == GangPhase::kFinished});
 }
 
 void Coordinator::Fail(const std::string& reason) {

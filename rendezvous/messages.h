@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -271,8 +272,16 @@ struct Evict {
 struct Exit {
   int32_t code = 0;
   std::string reason;
+  // The work of the job is done, so the agent leaves kFinishedNote. Coordinators of earlier builds leave it
+  // out.
+  bool finished = false;
   bool operator==(const Exit&) const = default;
 };
+
+// The last line of the termination message of an agent whose job is finished. A coordinator may end before
+// its report of that is recorded; then the pods still show it. An agent that leaves by plan exits with 0,
+// too.
+inline constexpr std::string_view kFinishedNote = "ringmaster: the job is finished";
 
 // ---- programs
 // -----------------------------------------------------------------------------------------

@@ -131,7 +131,7 @@ void ProgramCoordinator::OnConnected(const AgentConnected& event, Time now) {
   connections_[event.connection] = &peer;
   Send(peer, Welcome{options_.job, true});
   if (stage_ == Stage::kEnded) {
-    Send(peer, Exit{0, "the job has ended"});
+    Send(peer, Exit{0, "the job has ended", report_.phase == GangPhase::kFinished});
     return;
   }
   report_dirty_ = true;

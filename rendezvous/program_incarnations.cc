@@ -408,12 +408,19 @@ void ProgramCoordinator::ReportUnreachable() {
   AddEvent(EventKind::kPeersUnreachable, "no program starts until the workers reach each other: " + text);
 }
 
-// Takes over an incarnation that started under an earlier coordinator. Returns true if the stage changed.
+// Takes over an incarnation that started under an earlier coordinator. Returns true if the stage changed. One
+// of which nothing runs any more is taken over only when all of its ranks have ended by themselves: its end
+// was not reported to a coordinator, or not recorded.
 bool ProgramCoordinator::Adopt(Time now) {
   Generation newest = 0;
+  Generation newest_ended = 0;
   for (const auto& [agent, peer] : peers_) {
     if (peer.busy()) newest = std::max(newest, peer.state->generation);
+    if (peer.state && peer.state->phase == ProgramPhase::kEnded)
+      newest_ended = std::max(newest_ended, peer.state->generation);
   }
+  const bool running = newest != 0;
+  if (!running) newest = newest_ended;
   if (newest == 0) return false;
   int32_t world = 0;
   std::map<int32_t, const Peer*> ranks;
@@ -426,7 +433,7 @@ bool ProgramCoordinator::Adopt(Time now) {
   }
   const bool complete = world > 0 && static_cast<int32_t>(ranks.size()) == world &&
                         ranks.begin()->first == 0 && ranks.rbegin()->first == world - 1;
-  const bool late = now >= first_state_ + programs_.adoption_grace;
+  const bool late = running && now >= first_state_ + programs_.adoption_grace;
   if (!complete && !late) return false;
   std::vector<Member> members;
   for (const auto& [rank, peer] : ranks)
@@ -520,7 +527,7 @@ void ProgramCoordinator::End(GangPhase phase, const std::string& reason) {
   report_.phase = phase;
   report_dirty_ = true;
   AddEvent(EventKind::kOther, reason);
-  SendTo exit{{}, std::make_shared<const Message>(Exit{0, reason})};
+  SendTo exit{{}, std::make_shared<const Message>(Exit{0, reason, phase == GangPhase::kFinished})};
   for (const auto& [agent, peer] : peers_)
     if (peer.connection != 0) exit.connections.push_back(peer.connection);
   if (!exit.connections.empty()) outputs_.push_back(std::move(exit));

@@ -63,7 +63,7 @@ void ProgramMemberCore::OnTick(Time now) {
   if (now >= exit_by_) return Finish();
   if (now >= leave_due_) {
     leave_due_ = kNever;
-    ExitWhenStopped(kTerminated, "terminated", options_.stop_grace, now);
+    ExitWhenStopped({kTerminated, "terminated"}, options_.stop_grace, now);
     if (ended_) return;
   }
   if (now >= kill_at_) {
@@ -89,7 +89,7 @@ void ProgramMemberCore::OnCoordinator(const Message& message, Time now) {
     next_.reset();
     if (runs()) Stop(milliseconds(std::max<int64_t>(0, stop->grace_ms)), now);
   } else if (const auto* exit = std::get_if<rendezvous::Exit>(&message)) {
-    ExitWhenStopped(exit->code, exit->reason, options_.stop_grace, now);
+    ExitWhenStopped({exit->code, exit->reason, exit->finished && exit->code == 0}, options_.stop_grace, now);
   } else if (const auto* check = std::get_if<CheckPeers>(&message)) {
     OnCheck(*check);
   }
@@ -185,8 +185,8 @@ void ProgramMemberCore::OnTerminate(Time now) {
   SendUp(Leave{"terminated"});
 }
 
-void ProgramMemberCore::ExitWhenStopped(int32_t code, const std::string& reason, Duration grace, Time now) {
-  if (!exit_) exit_ = program::Exit{code, reason};
+void ProgramMemberCore::ExitWhenStopped(program::Exit exit, Duration grace, Time now) {
+  if (!exit_) exit_ = std::move(exit);
   next_.reset();
   leave_due_ = kNever;
   if (!runs()) return Finish();

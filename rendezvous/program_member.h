@@ -95,6 +95,7 @@ struct Signal {  // to the program; SIGKILL goes to all of its processes
 struct Exit {  // the last command: kill what is left, flush unsent messages, then exit
   int32_t code = 0;
   std::string message;
+  bool finished = false;  // as in rendezvous::Exit
   bool operator==(const Exit&) const = default;
 };
 using Command = std::variant<Connect, Send, Start, Check, Signal, Exit>;
@@ -126,7 +127,7 @@ class ProgramMemberCore {
   void OnTick(Time now);
   void Begin(const StartProgram& order);
   void Stop(Duration grace, Time now);
-  void ExitWhenStopped(int32_t code, const std::string& reason, Duration grace, Time now);
+  void ExitWhenStopped(program::Exit exit, Duration grace, Time now);
   void Finish();
   void Report(Time now);
   void SendUp(Message message);  // does nothing without a connection

@@ -13,12 +13,13 @@ LEAVING_MS = 20_000
 
 class AgentPods:
     """Does for the pods of one job what kubelets would do: starts the agent of each pod that runs, asks that of a deleted one
-    to end, and reports how agents ended. A test waits by wait(), which does that meanwhile."""
+    to end, and reports how agents ended and what they wrote about it. A test waits by wait(), which does that meanwhile."""
 
-    def __init__(self, rig, name, folder):
+    def __init__(self, rig, name, folder, **variables):
         self.rig = rig
         self.name = name
         self.folder = folder
+        self.variables = {"RINGMASTER_TRAINER": "", **variables}  # of the agents
         self.agents = {}  # by the uid of the pod
 
     def sync(self):
@@ -30,9 +31,11 @@ class AgentPods:
                 continue
             if agent is None:
                 if "deletionTimestamp" not in pod["metadata"]:
-                    self.agents[uid] = Agent(self.rig, pod, self.folder, RINGMASTER_TRAINER="")
+                    self.agents[uid] = Agent(self.rig, pod, self.folder, **self.variables)
             elif code is not None:
-                self.rig.cluster.pod_exit("default", pod["metadata"]["name"], code if code >= 0 else 128 - code)
+                words = agent.folder / "last-words"
+                self.rig.cluster.pod_exit("default", pod["metadata"]["name"], code if code >= 0 else 128 - code,
+                                          words.read_text() if words.exists() else "")
             elif "deletionTimestamp" in pod["metadata"]:
                 agent.process.send_signal(signal.SIGTERM)
 

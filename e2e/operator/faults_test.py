@@ -9,8 +9,10 @@ import threading
 import time
 import unittest
 
+from agent_pods import AgentPods
 from fault_proxy import LOSE_REPLY, LOSE_REQUEST, Answer, FaultProxy, storm
 from rig import Cluster, Rig, job
+from supervisor import free_ports
 
 SEED = int(os.environ.get("RINGMASTER_SEED", "1"))
 
@@ -402,6 +404,31 @@ class Faults(unittest.TestCase):
         self.cluster.kubectl("wait", "--for=condition=Succeeded", f"tj/{name}", "--timeout=60s")
         self.assertEqual(self.rig.status(name)["attempt"], 1)
         self.cluster.wait(lambda: not self.rig.pods(name), "nothing holds the pods")
+
+    def test_programs_that_finished_before_the_leader_recorded_it_are_not_run_again(self):
+        """Their agents have exited when the leader dies, and the next one finds their pods only."""
+        address = f"127.0.0.1:{free_ports(1)[0]}"
+        flags = {"rendezvous_address": address, "rendezvous_advertise": address}
+        proxy = self.enterContext(FaultProxy(self.cluster))
+        proxy.rule = lambda request: Answer(503, "ServiceUnavailable") if b'"phase":"Succeeded"' in request.body else None
+        operator = self.rig.start(kubeconfig=proxy.kubeconfig(self.rig.kubeconfig), **flags).wait_leading()
+        manifest = job("done", replicas=2, spec={"launch": {}})
+        manifest["spec"]["workers"]["template"]["spec"]["containers"][0]["command"] = ["sh", "-c", "echo it runs"]
+        name = self.rig.apply(manifest)
+        pods = AgentPods(self.rig, name, self.rig.folder, RINGMASTER_ADDRESS="127.0.0.1",
+                         RINGMASTER_SOCKET_FOLDER=str(self.rig.folder))
+        self.addCleanup(pods.end)
+        phases = lambda: [pod["status"].get("phase") for pod in self.rig.pods(name)]  # noqa: E731
+        pods.wait(lambda: phases() == ["Succeeded", "Succeeded"], "the agents exit", 60)
+        self.cluster.wait(lambda: any(what == 503 for _, _, what in proxy.requests), "the leader could not record it")
+        operator.kill9()
+        self.assertNotEqual(self.rig.status(name)["phase"], "Succeeded")
+        self.rig.start(**flags).wait_leading()
+        pods.wait(lambda: self.rig.status(name)["phase"] == "Succeeded", "the next leader records it", 60)
+        self.assertEqual(len(pods.agents), 2, "no other agent has run")
+        self.assertEqual(pods.logs().count("it runs"), 2)
+        self.assertEqual(self.rig.status(name)["attempt"], 1)
+        self.assertEqual(self.rig.status(name).get("restarts", {}).get("total", 0), 0)
 
     def test_user_edits_labels(self):
         self.rig.start().wait_leading()

@@ -56,7 +56,8 @@ class Agent:
         environment.update(overrides)
         self.log_file = self.folder / "log"
         with open(self.log_file, "wb") as log:
-            self.process = subprocess.Popen([str(BIN / "ringmaster-agent")], stdout=log, stderr=subprocess.STDOUT,
+            words = worker.get("command", [])[1:]  # the first one is the agent
+            self.process = subprocess.Popen([str(BIN / "ringmaster-agent"), *words], stdout=log, stderr=subprocess.STDOUT,
                                             env={"PATH": os.environ["PATH"], "RINGMASTER_LOG": "debug", **environment},
                                             start_new_session=True)
 

@@ -40,6 +40,15 @@ bool Rank0Succeeded(const Observed& o) {
          });
 }
 
+// Whether an agent has exited because the job is finished. One is enough: it had the order from a coordinator
+// that knew of all. Others may have left by plan or lost the order, and the coordinator may be gone with its
+// leader before this was recorded.
+bool AgentFinished(const Observed& o) {
+  return o.job.in_place && std::any_of(o.pods.begin(), o.pods.end(), [&](const Pod& pod) {
+           return pod.finished && pod.attempt == o.status.ledger.attempt;
+         });
+}
+
 // The coordinator reports that no restart can help. Exit code 64 means a bad configuration only before the
 // first step: a configuration that made steps was valid, so something else failed, such as the last
 // checkpoint.
@@ -90,7 +99,9 @@ Decision Fail(const Observed& o, Ledger ledger, Time now, Reason reason, std::st
 
 std::optional<Decision> CheckEnd(const Observed& o, Time now, Requeue& requeue) {
   const Ledger& ledger = o.status.ledger;
-  if (o.job.programs && ReportsPhase(o, GangPhase::kFinished)) {
+  const bool reported = ReportsPhase(o, GangPhase::kFinished);
+  const bool finished = reported || AgentFinished(o);
+  if (o.job.programs && finished) {
     using Decider = rendezvous::ProgramPolicy::Decider;
     if (o.job.policy.counts_ranks)
       return Succeed(o, now, Reason::kLauncherSucceeded,
@@ -101,9 +112,10 @@ std::optional<Decision> CheckEnd(const Observed& o, Time now, Requeue& requeue) 
       return Succeed(o, now, Reason::kChiefSucceeded, o.job.policy.decider_role + " ended with exit code 0");
     return Succeed(o, now, Reason::kAllPodsSucceeded, "every worker ended with exit code 0");
   }
-  if (ReportsPhase(o, GangPhase::kFinished))
+  if (finished)
     return Succeed(o, now, Reason::kAllStepsDone,
-                   fmt::format("{} steps done, loss {:.4f}", o.report->step, o.report->loss));
+                   reported ? fmt::format("{} steps done, loss {:.4f}", o.report->step, o.report->loss)
+                            : "all steps are done");
   if (ReportsPhase(o, GangPhase::kFailed)) return FailAsReported(o, now);
   if (!o.job.in_place && !ledger.stop_since && !ledger.suspended && AllSucceeded(o))
     return Succeed(o, now, Reason::kAllPodsSucceeded, "every worker ended with exit code 0");

@@ -207,6 +207,7 @@ std::string ToString(const Observed& observed, Time now) {
     if (pod.lost) text += " lost";
     if (pod.tracked) text += " tracked";
     if (pod.collected) text += " collected";
+    if (pod.finished) text += " finished";
     if (pod.gated) text += " gated";
     if (!pod.bound() && !pod.gated) text += " unbound";
     if (pod.unreachable_since) text += " unreachable";

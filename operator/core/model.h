@@ -57,6 +57,8 @@
 //  I27. With the operator's gate, a gang gets places only in its turn: it takes no room in which one that is
 //       ahead of it in the queue could start, and leaves enough for the head of the queue to start before it
 //       ends. A new leader keeps to the same order.
+//  I28. Work that is done is not done again: once the leader sees a pod whose agent exited because the job is
+//       finished, the job succeeds, also when the coordinator that reported it is gone.
 //
 // The controller adds two (control/controller.h): after a write, no decision from a view that does not
 // include it; after a write of unknown outcome, a live read first.
@@ -94,6 +96,7 @@ struct PodState {
   // DeletePod.
   bool tracked = false;
   bool collected = false;  // it had ended when its deletion was requested, so its end is its own
+  bool finished = false;   // it succeeded, and its agent left a note that the work of the job is done
   int32_t exit_code = 0;   // 128 + signal for signals
   std::string node;        // empty: not scheduled yet
   Time created{};

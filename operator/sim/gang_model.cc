@@ -103,7 +103,8 @@ void GangModel::TickNative(World& world, const control::Key& key, JobTruth& job)
   if (report != before) world.ReportChanged(key);
   // Must be last: the end of a deleted job's last pod destroys the job, including `job` and `gang`.
   if (over) {
-    for (const std::string& uid : members) world.EndPod(key, uid, 0, "");
+    const bool finished = report.phase == GangPhase::kFinished;
+    for (const std::string& uid : members) world.EndAgent(key, uid, finished);
   }
 }
 

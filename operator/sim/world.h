@@ -181,6 +181,8 @@ class World {
 
   void EndPod(const control::Key& key, const std::string& uid, int32_t exit_code, const std::string& message,
               EndedBy by = EndedBy::kItself);
+  // The agent exits with 0 by an order, `finished`: because the work of the job is done.
+  void EndAgent(const control::Key& key, const std::string& uid, bool finished);
 
  private:
   friend class GangModel;

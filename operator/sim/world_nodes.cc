@@ -195,6 +195,12 @@ void World::EndPod(const Key& key, const std::string& uid, int32_t exit_code, co
     PodChanged(key, name);
 }
 
+void World::EndAgent(const Key& key, const std::string& uid, bool finished) {
+  PodTruth* p = FindPod(key, uid);
+  if (p != nullptr && p->pod.alive()) p->pod.finished = finished;
+  EndPod(key, uid, 0, "");
+}
+
 // ---- faults
 
 void World::Tick() {

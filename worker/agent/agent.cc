@@ -100,6 +100,7 @@ int Agent::Run() {
   }
   Shutdown();
   if (exit_->code != 0) WriteTerminationLog(config_.termination_log, exit_->message, TailText());
+  if (exit_->finished) WriteFinishedNote(config_.termination_log);
   log::Info("end code={} {}", exit_->code, exit_->message);
   return exit_->code;
 }

@@ -114,6 +114,7 @@ int ProgramAgent::Run() {
   while (!exit_) WaitForEvents();
   Shutdown();
   if (exit_->code != 0) WriteTerminationLog(config_.termination_log, exit_->message, TailText());
+  if (exit_->finished) WriteFinishedNote(config_.termination_log);
   log::Info("end code={} {}", exit_->code, exit_->message);
   return exit_->code;
 }

@@ -11,6 +11,7 @@
 #include "operator/wiring/names.h"
 #include "operator/wiring/pod_shape.h"
 #include "operator/wiring/wiring.h"
+#include "rendezvous/messages.h"
 
 namespace ringmaster::kube {
 namespace {
@@ -128,6 +129,14 @@ void ReadWaiting(const Json& spec, const Json& status, core::Pod& pod) {
   }
 }
 
+// Whether the last line of the termination message is the note of an agent whose job is finished.
+bool HasFinishedNote(std::string_view message) {
+  while (message.ends_with('\n')) message.remove_suffix(1);
+  if (!message.ends_with(rendezvous::kFinishedNote)) return false;
+  message.remove_suffix(rendezvous::kFinishedNote.size());
+  return message.empty() || message.ends_with('\n');
+}
+
 void ReadEnd(const Json& status, const Json& worker, const WallClock& clock, Time now, core::Pod& pod) {
   const Json& end = DecidingEnd(status, worker);
   pod.exit_code =
@@ -135,6 +144,7 @@ void ReadEnd(const Json& status, const Json& worker, const WallClock& clock, Tim
   pod.ended_reason = json::Text(end, "reason");
   pod.message = Truncate(json::Text(end, "message"));
   pod.lost = pod.phase == core::PodPhase::kFailed && LostByRuntime(end);
+  pod.finished = pod.phase == core::PodPhase::kSucceeded && HasFinishedNote(json::Text(end, "message"));
   // The pod's reason is more precise than a container's "Error": Evicted, NodeLost, Terminated.
   if (const std::string_view reason = json::Text(status, "reason"); !reason.empty())
     pod.ended_reason = reason;
@@ -270,9 +280,9 @@ std::unique_ptr<const PodRecord::Own> DecodeOwn(const Json& object, const Meta& 
     pod.collected = !pod.alive() && EndedFirst(before, EndOf(worker), at - grace, clock);
   }
   pod.tracked = tracked;
-  own->pod = {std::move(pod.uid), pod.attempt, pod.rank,    pod.exit_code, pod.phase,
-              pod.gated,          pod.lingers, pod.lost,    pod.tracked,   pod.collected,
-              pod.created,        pod.placed,  pod.started, pod.ended,     pod.delete_by};
+  own->pod = {std::move(pod.uid), pod.attempt, pod.rank,    pod.exit_code, pod.phase,    pod.gated,
+              pod.lingers,        pod.lost,    pod.tracked, pod.collected, pod.finished, pod.created,
+              pod.placed,         pod.started, pod.ended,   pod.delete_by};
   if (!pod.node.empty()) own->node = interners.nodes.Intern(std::move(pod.node));
   return own;
 }
@@ -293,6 +303,7 @@ core::Pod PodRecord::Own::ToCore() const {
   whole.lost = pod.lost;
   whole.tracked = pod.tracked;
   whole.collected = pod.collected;
+  whole.finished = pod.finished;
   whole.exit_code = pod.exit_code;
   if (node) whole.node = *node;
   whole.created = pod.created;

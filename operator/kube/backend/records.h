@@ -89,6 +89,7 @@ struct PodRecord {
     bool lost = false;  // by its runtime
     bool tracked = false;
     bool collected = false;
+    bool finished = false;
     Time created{};
     Time placed{};
     Time started{};

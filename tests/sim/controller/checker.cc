@@ -431,8 +431,13 @@ void Checker::CheckGangDecision(const core::Observed& o, const core::Decision& d
   if (o.quota)
     Require(!o.quota->defaulted || o.pods.empty() || core::LiveWorkload(o) != nullptr, "I22",
             "the default queue stops a job that runs without a queue");
+  const bool done =
+      runs && o.job.in_place && std::any_of(o.pods.begin(), o.pods.end(), [&](const core::Pod& pod) {
+        return pod.attempt == ledger.attempt && pod.finished;
+      });
   for (const core::Action& action : decision.actions) {
     if (const auto* create = std::get_if<core::CreatePod>(&action)) {
+      Require(!done, "I28", create->name + " is created although the job is finished");
       Require(o.prepared && o.prepared->attempt == create->attempt, "I12",
               create->name + " is created before the supporting objects");
       Require(!o.preflight && !(o.refusal && now < o.refusal->retry_at), "I13",
@@ -485,6 +490,9 @@ void Checker::CheckGangDecision(const core::Observed& o, const core::Decision& d
   if (const auto* set =
           decision.actions.empty() ? nullptr : std::get_if<core::SetStatus>(&decision.actions.front())) {
     CheckSuspects(o, set->status.ledger, now);
+    Require(!done || (set->status.ledger.attempt == ledger.attempt &&
+                      set->status.ledger.counted == ledger.counted),
+            "I28", "the workers of a finished job are replaced");
     const int32_t workers = o.job.in_place ? o.job.Target() : ledger.gang_size;
     const auto exist = std::count_if(o.pods.begin(), o.pods.end(), [&](const core::Pod& pod) {
       return pod.attempt == ledger.attempt && o.job.HasRank(workers, pod.rank) && !pod.deleting();

@@ -373,6 +373,8 @@ const char* MutationName(Mutation mutation) {
       return "ignores-turns";
     case Mutation::kTakesClaims:
       return "takes-claims";
+    case Mutation::kRunsFinishedWork:
+      return "runs-finished-work";
   }
   return "?";
 }
@@ -535,6 +537,11 @@ Decider Mutate(Mutation mutation) {
       };
     case Mutation::kPreemptsByForce:
       return PreemptsByForce;
+    case Mutation::kRunsFinishedWork:
+      return [](Observed o, Time now) {
+        for (core::Pod& pod : o.pods) pod.finished = false;
+        return core::Decide(o, now);
+      };
     case Mutation::kLeavesStranded:
       return [](Observed o, Time now) {
         o.fit.stranded.clear();

@@ -74,9 +74,10 @@ enum class Mutation : int {
   kPreparesWaitingGangs,   // creates the supporting objects of a gang that waits for room
   kIgnoresTurns,           // the queue orders gangs by their names
   kTakesClaims,            // any gang uses the room that is claimed for the head of the queue
+  kRunsFinishedWork,       // ignores the notes of agents that the job is finished
 };
 // All but the first, which changes nothing.
-inline constexpr int kMutations = static_cast<int>(Mutation::kTakesClaims);
+inline constexpr int kMutations = static_cast<int>(Mutation::kRunsFinishedWork);
 const char* MutationName(Mutation mutation);
 
 using Decider = std::function<core::Decision(const core::Observed&, Time)>;

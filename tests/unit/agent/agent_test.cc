@@ -53,6 +53,17 @@ TEST(Agent, ExitsWithTheCodeFromTheCoordinator) {
   }
 }
 
+// The operator reads it where the coordinator that sent the Exit has ended.
+TEST(Agent, LeavesANoteThatTheJobIsFinished) {
+  TestCoordinator coordinator;
+  AgentProcess agent(coordinator, "idle");
+  ASSERT_TRUE(coordinator.Accept());
+  coordinator.Expect<Join>();
+  coordinator.Send(Exit{0, "finished", true});
+  EXPECT_EQ(agent.Wait(), 0);
+  EXPECT_EQ(agent.TerminationLog(), std::string(rendezvous::kFinishedNote) + "\n");
+}
+
 TEST(Agent, SigtermIsAPlannedLeave) {
   TestCoordinator coordinator;
   AgentProcess agent(coordinator, "ignore-signals");

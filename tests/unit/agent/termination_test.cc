@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "rendezvous/messages.h"
 #include "tests/temp_folder.h"
 
 namespace ringmaster::agent {
@@ -37,8 +38,20 @@ TEST_F(TerminationTest, DoesNotRepeatTheReason) {
   EXPECT_EQ(Written(), "no such folder: /data\n");
 }
 
+TEST_F(TerminationTest, AFinishedJobIsNotedAfterWhatTheProgramWrote) {
+  const std::string note(rendezvous::kFinishedNote);
+  WriteFinishedNote(path_);
+  EXPECT_EQ(Written(), note + "\n");
+  WriteFinishedNote(path_);
+  EXPECT_EQ(Written(), note + "\n") << "each slot writes it";
+  ASSERT_TRUE(WriteFileAtomic(path_, "accuracy 0.93").ok());
+  WriteFinishedNote(path_);
+  EXPECT_EQ(Written(), "accuracy 0.93\n" + note + "\n");
+}
+
 TEST_F(TerminationTest, AnEmptyPathWritesNothing) {
   WriteTerminationLog("", "why", "");
+  WriteFinishedNote("");
   WriteTerminationLog("/nowhere/words", "why", "");
 }
 

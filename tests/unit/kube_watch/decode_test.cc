@@ -8,6 +8,7 @@
 #include "operator/kube/backend/decode_node.h"
 #include "operator/kube/backend/decode_pod.h"
 #include "operator/kube/backend/status_codec.h"
+#include "rendezvous/messages.h"
 
 namespace ringmaster::kube {
 namespace {
@@ -174,6 +175,22 @@ TEST(DecodePodTest, TheWorkerDecidesAboutAPodWithOtherContainers) {
   EXPECT_EQ(failed.exit_code, 5);
   EXPECT_TRUE(failed.lingers);
   EXPECT_FALSE(pod("Failed", R"({"terminated":{"exitCode":5}})").lingers);
+}
+
+TEST(DecodePodTest, AnAgentNotesThatTheJobIsFinished) {
+  const std::string note(rendezvous::kFinishedNote);
+  const auto finished = [](int exit_code, const std::string& message) {
+    const Json end = {{"terminated", {{"exitCode", exit_code}, {"message", message}}}};
+    const Json status = {{"phase", exit_code == 0 ? "Succeeded" : "Failed"},
+                         {"containerStatuses", Json::array({{{"name", "worker"}, {"state", end}}})}};
+    return Core(PodJson(kBound, status.dump().c_str())).finished;
+  };
+  EXPECT_TRUE(finished(0, note));
+  EXPECT_TRUE(finished(0, std::string(5000, 'x') + "\n" + note + "\n")) << "the program wrote more";
+  EXPECT_FALSE(finished(0, ""));
+  EXPECT_FALSE(finished(0, note + "\nand more"));
+  EXPECT_FALSE(finished(0, "not " + note));
+  EXPECT_FALSE(finished(1, note));
 }
 
 TEST(DecodePodTest, AContainerThatItsRuntimeLost) {

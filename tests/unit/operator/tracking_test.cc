@@ -56,6 +56,59 @@ TEST(Tracking, WorkThatWasFinishedDuringAnAbsenceIsNotDoneAgain) {
   EXPECT_EQ(All<UntrackPod>(Decide(o, kT0 + kFinishGrace)).size(), 2U);
 }
 
+// Two agents that have exited, before the new leader that decides: its coordinator knows nothing of the end.
+Observed FinishedWorld(bool programs) {
+  Observed o = RunningWorld(2);
+  o.job.programs = programs;
+  o.report.emplace();
+  for (int32_t rank = 0; rank < 2; ++rank) {
+    o.pods[static_cast<size_t>(rank)] = Ended(rank, 0);
+    o.pods[static_cast<size_t>(rank)].tracked = true;
+  }
+  return o;
+}
+
+TEST(Tracking, AJobThatFinishedBeforeItsLeaderRecordedItIsNotRunAgain) {
+  using Decider = rendezvous::ProgramPolicy::Decider;
+  for (const bool programs : {true, false}) {
+    Observed o = FinishedWorld(programs);
+    for (Pod& pod : o.pods) pod.finished = true;
+    Ledger ledger = Written(Decide(o, kT0 + seconds(60)));
+    EXPECT_EQ(ledger.outcome, Outcome::kSucceeded);
+    EXPECT_EQ(ledger.outcome_reason, programs ? Reason::kAllPodsSucceeded : Reason::kAllStepsDone);
+    // One agent shows it, whatever became of the others: here one was lost with its node.
+    o.pods.resize(1);
+    o.pods.push_back(Ended(1, 137));
+    o.job.policy.decider = Decider::kFirst;
+    ledger = Written(Decide(o, kT0 + seconds(60)));
+    EXPECT_EQ(ledger.outcome, Outcome::kSucceeded);
+    EXPECT_EQ(ledger.outcome_reason, programs ? Reason::kRank0Succeeded : Reason::kAllStepsDone);
+    // Also when its pod is being deleted, or the job is to stop.
+    o.pods[0].delete_by = kT0;
+    o.status.ledger.stop_since = kT0;
+    o.job.suspend = true;
+    EXPECT_EQ(Written(Decide(o, kT0 + seconds(60))).outcome, Outcome::kSucceeded);
+  }
+}
+
+// They exit with 0, too: nodes that shut down, or a user, have sent SIGTERM to all of them.
+TEST(Tracking, AgentsThatLeftByPlanHaveNotFinishedTheJob) {
+  for (const bool programs : {true, false}) {
+    Observed o = FinishedWorld(programs);
+    const Ledger ledger = Written(Decide(o, kT0 + seconds(60)));
+    EXPECT_EQ(ledger.outcome, Outcome::kNone);
+    EXPECT_EQ(ledger.restarts.total, 1);
+    EXPECT_EQ(ledger.restarts.charged, 0);
+  }
+}
+
+TEST(Tracking, AnAgentOfAnEarlierAttemptSaysNothingAboutThisOne) {
+  Observed o = FinishedWorld(true);
+  for (Pod& pod : o.pods) pod.finished = true;
+  o.status.ledger.attempt = 2;
+  EXPECT_EQ(Decide(o, kT0 + seconds(60)).reason, "converging");
+}
+
 TEST(Tracking, TheSuccessOfAPodThatIsNotTrackedIsAccountedAtOnce) {
   Observed o = RunningWorld(2, false);
   o.pods[1] = Ended(1, 0);

@@ -67,7 +67,8 @@ std::vector<Message> OneOfEach() {
           NewGeneration{
               kHuge, {{"a.1", "p", "x"}, {"b.1", "q", "y"}}, {0, 1}, -1, true, kHuge, kHuge - 1, true, 1, 7},
           Evict{"a.1", "late"},
-          Exit{-1, "finished"},
+          Exit{-1, "failed"},
+          Exit{0, "finished", true},
           Facts{"NVIDIA H200", "580.95", "mlx5_0:1", {"gpu 0: hot", ""}},
           Facts{},
           OperationFailed{kHuge, "a.1", "rank 3 is gone", true},

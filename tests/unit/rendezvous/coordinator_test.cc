@@ -388,13 +388,10 @@ TEST_F(CoordinatorTest, AJobWithoutCheckpointsReportsNone) {
       Answer(1, 5);
       Answer(2, 5);
     }
-    Done done;
-    done.finished = finished;
-    done.step = 5;
-    done.saved = false;
-    On(MessageFrom{1, done});
+    On(MessageFrom{1, Done{finished, 5, 0, 0, {}, "", "", false}});
     EXPECT_EQ(coordinator_->report().phase, finished ? GangPhase::kFinished : GangPhase::kStopped);
     EXPECT_EQ(coordinator_->report().checkpoint_step, -1);
+    EXPECT_EQ(Last<Exit>(2)->finished, finished) << "the agents leave a note of it";
   }
 }
 

@@ -222,9 +222,16 @@ TEST_F(MemberTest, AfterTheEndOfTheJobTheFirstTerminateChangesNothing) {
 
 TEST_F(MemberTest, ExitWaitsForTheTrainerUpToAGrace) {
   Up();
-  EXPECT_TRUE(Has(On(FromCoordinator{Exit{0, "finished"}}), SendTrainer{Exit{0, "finished"}}));
+  EXPECT_TRUE(Has(On(FromCoordinator{Exit{0, "finished", true}}), SendTrainer{Exit{0, "finished", true}}));
   EXPECT_FALSE(core_->ended());
-  EXPECT_TRUE(Has(On(TrainerReaped{0}), ExitAgent{0, "finished"}));
+  EXPECT_TRUE(Has(On(TrainerReaped{0}), ExitAgent{0, "finished", true}));
+}
+
+TEST_F(MemberTest, APlannedLeaveDoesNotFinishTheJob) {
+  Up();
+  On(Terminate{});
+  On(FromCoordinator{Exit{0, "left by plan"}});
+  EXPECT_TRUE(Has(On(TrainerReaped{0}), ExitAgent{0, "left by plan"}));
 }
 
 TEST_F(MemberTest, AFatalTrainerEndsTheAgentWith64) {

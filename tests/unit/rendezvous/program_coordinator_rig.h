@@ -123,6 +123,7 @@ class ProgramCoordinatorTest : public testing::Test {
       if (!withholding_.contains(n)) to_answer_.emplace_back(n, *check);
     } else if (const auto* exit = std::get_if<Exit>(&message)) {
       exits_[n] = exit->code;
+      if (exit->finished) finished_.insert(n);
     }
   }
   ConnectionId ConnectionOf(int n) const {
@@ -148,6 +149,7 @@ class ProgramCoordinatorTest : public testing::Test {
   std::map<int, ProgramState> state_;
   std::map<int, std::string> roles_;  // of agents that are no workers
   std::map<int, int32_t> exits_;
+  std::set<int> finished_;  // agents whose Exit says that the job is finished
   std::set<int> mute_;
   std::set<int> to_report_;
   // The check of the network.

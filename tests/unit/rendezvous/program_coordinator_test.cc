@@ -35,6 +35,10 @@ TEST_F(ProgramCoordinatorTest, TheJobIsFinishedWhenEveryRankOfOneIncarnationEnde
   End(1, 0);
   EXPECT_EQ(report().phase, GangPhase::kFinished);
   EXPECT_EQ(exits_, (std::map<int, int32_t>{{0, 0}, {1, 0}}));
+  EXPECT_EQ(finished_, (std::set<int>{0, 1}));
+  finished_.clear();
+  Connect(1);
+  EXPECT_EQ(finished_, (std::set<int>{1})) << "the first order to exit was lost";
 }
 
 TEST_F(ProgramCoordinatorTest, AFailureStopsTheOthersAndWaitsUntilItIsAccounted) {
@@ -194,6 +198,52 @@ TEST_F(ProgramCoordinatorTest, ANewCoordinatorAdoptsWhatRuns) {
   EXPECT_EQ(last_start_.generation >> 32, 2u);
 }
 
+// Their ends were reported to no coordinator, or it ended before that was recorded.
+TEST_F(ProgramCoordinatorTest, ProgramsThatEndedDuringAnAbsenceAreNotRunAgain) {
+  Make(2, 2, 2);
+  Form({0, 1});
+  Make(2, 2, 2, 2, true);
+  End(0, 0);
+  End(1, 0);
+  Connect(0);
+  EXPECT_EQ(report().phase, GangPhase::kForming);
+  Connect(1);
+  EXPECT_EQ(report().phase, GangPhase::kFinished);
+  EXPECT_EQ(starts_, 2);
+  EXPECT_EQ(finished_, (std::set<int>{0, 1}));
+}
+
+TEST_F(ProgramCoordinatorTest, AFailureDuringAnAbsenceIsAnIncident) {
+  Make(2, 2, 2);
+  Form({0, 1});
+  Make(2, 2, 2, 2, true);
+  End(0, 3);
+  End(1, 1, "Connection reset by peer");
+  Connect(0);
+  Connect(1);
+  Pass(seconds(1));
+  ASSERT_TRUE(report().incident.has_value());
+  EXPECT_EQ(report().incident->root.exit_code, 3);
+  EXPECT_EQ(starts_, 2) << "it is not accounted yet";
+  On(AllowRestart{report().incident->generation});
+  EXPECT_EQ(starts_, 4);
+}
+
+// Its programs were stopped by order: what comes next is a new incarnation.
+TEST_F(ProgramCoordinatorTest, AnIncarnationThatWasStoppedIsNotAdopted) {
+  Make(2, 2, 2);
+  Form({0, 1});
+  On(RequestStop{});
+  End(0, 0);
+  Make(2, 2, 2, 2, true);
+  End(1, 0);
+  Connect(0);
+  Connect(1);
+  Pass(seconds(21));
+  EXPECT_EQ(report().phase, GangPhase::kActive);
+  EXPECT_EQ(starts_, 4);
+}
+
 TEST_F(ProgramCoordinatorTest, AnIncarnationThatCannotBeAdoptedIsStopped) {
   Make(2, 2, 2);
   Form({0, 1});
@@ -232,6 +282,7 @@ TEST_F(ProgramCoordinatorTest, ALeavingWorkerIsReleasedWhenItsProgramHasEnded) {
   End(1, 143);
   End(0, 143);
   EXPECT_EQ(exits_, (std::map<int, int32_t>{{1, 0}}));
+  EXPECT_TRUE(finished_.empty());
   Pass(seconds(11));
   EXPECT_TRUE(Runs(0));
   EXPECT_EQ(report().worker_failures, 0);

@@ -137,6 +137,13 @@ TEST_F(ProgramMemberTest, LeavesByPlanAndWithoutACoordinatorByItself) {
   EXPECT_TRUE(Has(On(program::Ended{143, "exit", "", Duration{0}}), program::Exit{143, "terminated"}));
 }
 
+TEST_F(ProgramMemberTest, KnowsThatTheJobIsFinished) {
+  From(Order(5));
+  On(program::Ended{0, "exit", "", Duration{0}});
+  EXPECT_TRUE(Has(From(rendezvous::Exit{0, "every program has ended with exit code 0", true}),
+                  program::Exit{0, "every program has ended with exit code 0", true}));
+}
+
 TEST_F(ProgramMemberTest, ChecksItsPeersWhileNoProgramRuns) {
   const CheckPeers order{7, CheckStep::kConnect, {{"other", "pod-1", "a:1"}, {"agent", "pod-0", "b:2"}}};
   EXPECT_TRUE(Has(From(order), program::Check{order, 1}));
