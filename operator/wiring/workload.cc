@@ -144,6 +144,8 @@ Json WorkloadOf(const api::TrainingJob& job, const std::string& job_uid, const W
   workload["spec"] = std::move(spec);
   metadata["annotations"] = inputs.annotations;
   metadata["annotations"][kRenderedAnnotation] = RenderedText(workload);
+  for (Json& set : workload["spec"]["podSets"])
+    for (const auto& [key, value] : inputs.node_labels) set["template"]["spec"]["nodeSelector"][key] = value;
   if (inputs.slice) {
     metadata["annotations"][kElasticAnnotation] = "true";
     metadata["annotations"][kChainAnnotation] = inputs.chain.empty() ? name : inputs.chain;

@@ -40,6 +40,9 @@ struct WorkloadInputs {
   std::string class_name;
   int32_t maximum_seconds = 0;                     // of kMaximumTimeLabel; 0: none
   std::map<std::string, std::string> annotations;  // those of the job that IsPassedOn
+  // Labels that nodes must have for any pod, in addition to those that the template selects. RenderedText
+  // does not depend on them.
+  std::map<std::string, std::string> node_labels;
   // As in core::MakeWorkload.
   bool slice = false;
   std::string replaces;

@@ -283,6 +283,10 @@ class KubeBackend final : public control::Backend {
 
   // Sets Observed::quota and stray_workloads.
   void ReadQuota(const JobRecord& job, core::Observed& observed) const;
+  // Returns the Workload with quota that decides about the job; never a surplus. nullptr: none.
+  std::shared_ptr<const WorkloadRecord> ReservedWorkload(const JobRecord& job) const;
+  // Returns the node labels of the flavors in which Kueue has admitted the pod set.
+  std::map<std::string, std::string> LabelsOf(const WorkloadRecord::Set& set) const;
   // What the job's admission adds to the pod of this rank.
   wiring::Admission AdmissionOf(const JobRecord& job, int32_t rank) const;
   wiring::WorkloadInputs WorkloadInputsOf(const JobRecord& job) const;

@@ -252,16 +252,32 @@ void KubeBackend::ReadQuota(const JobRecord& job, core::Observed& observed) cons
   core::LimitToQuota(observed);
 }
 
-wiring::Admission KubeBackend::AdmissionOf(const JobRecord& job, int32_t rank) const {
+std::shared_ptr<const WorkloadRecord> KubeBackend::ReservedWorkload(const JobRecord& job) const {
   std::shared_ptr<const WorkloadRecord> live;
+  for (const auto& record : workloads_.Group(job.key.ToString())) {
+    const core::Workload& w = record->workload;
+    if (record->owner_uid == job.uid && !w.finished && w.reserved && w.surplus == 0 &&
+        (!live || core::DecidesBefore(w, live->workload)))
+      live = record;
+  }
+  return live;
+}
+
+std::map<std::string, std::string> KubeBackend::LabelsOf(const WorkloadRecord::Set& set) const {
+  std::map<std::string, std::string> labels;
+  for (const std::string& flavor : set.flavors)
+    if (const auto known = flavors_.Get(flavor))
+      for (const auto& [key, value] : known->node_labels) labels[key] = value;
+  return labels;
+}
+
+wiring::Admission KubeBackend::AdmissionOf(const JobRecord& job, int32_t rank) const {
+  std::shared_ptr<const WorkloadRecord> live = ReservedWorkload(job);
   std::map<int32_t, std::shared_ptr<const WorkloadRecord>> surpluses;
   for (const auto& record : workloads_.Group(job.key.ToString())) {
     const core::Workload& w = record->workload;
-    if (record->owner_uid != job.uid || w.finished || !w.reserved) continue;
-    if (w.surplus > 0 && w.admitted && !w.evicted)
+    if (record->owner_uid == job.uid && !w.finished && w.surplus > 0 && w.admitted && !w.evicted)
       surpluses[w.surplus] = record;
-    else if (w.surplus == 0 && (!live || core::DecidesBefore(w, live->workload)))
-      live = record;
   }
   // The workers of the surpluses are the last ones.
   if (const auto place = core::RolePlaceOf(rank); live && place && place->role.empty()) {
@@ -276,13 +292,11 @@ wiring::Admission KubeBackend::AdmissionOf(const JobRecord& job, int32_t rank) c
   if (!live || !live->admitted.contains(name)) return {};
   const WorkloadRecord::Set& set = live->admitted.at(name);
   wiring::Admission admission = set.updates;
-  for (const std::string& flavor : set.flavors) {
-    const auto known = flavors_.Get(flavor);
-    if (!known) continue;
-    for (const auto& [key, value] : known->node_labels) admission.node_selector[key] = value;
-    admission.tolerations.insert(admission.tolerations.end(), known->tolerations.begin(),
-                                 known->tolerations.end());
-  }
+  for (const auto& [key, value] : LabelsOf(set)) admission.node_selector[key] = value;
+  for (const std::string& flavor : set.flavors)
+    if (const auto known = flavors_.Get(flavor))
+      admission.tolerations.insert(admission.tolerations.end(), known->tolerations.begin(),
+                                   known->tolerations.end());
   if (set.has_topology) admission.scheduling_gates.push_back(wiring::kTopologyGate);
   admission.labels["kueue.x-k8s.io/podset"] = name;
   admission.annotations["kueue.x-k8s.io/workload"] = live->workload.name;
@@ -332,6 +346,11 @@ void KubeBackend::Perform(const Job& job, const control::Write& write, const cor
   inputs.replaces = action.replaces;
   inputs.chain = action.chain;
   inputs.surplus = action.surplus;
+  // Kueue does not take flavors with other labels. The workers of one job must be alike: which of them leave
+  // with a surplus depends on their number only, and the gate looks for places that suit all.
+  if (const auto base = action.surplus > 0 ? ReservedWorkload(*job) : nullptr)
+    if (const auto set = base->admitted.find(core::kWorkerSet); set != base->admitted.end())
+      inputs.node_labels = LabelsOf(set->second);
   Json workload = wiring::WorkloadOf(job->ToApi(), job->uid, inputs);
   if (action.name.empty()) {
     client_.Create(kWorkloads, write.key.namespace_, workload,

@@ -116,6 +116,19 @@ TEST(Workload, TheHashIgnoresQueueAndCounts) {
   EXPECT_NE(RenderedText(WorkloadOf(job, "job-uid", other)), before);
 }
 
+// Labels of nodes come from an admission, so a Workload with others is not outdated.
+TEST(Workload, EveryPodSetSelectsTheLabelsOfTheNodes) {
+  const api::TrainingJob job = Load(kJob);
+  WorkloadInputs inputs = Inputs();
+  const Json before = WorkloadOf(job, "job-uid", inputs);
+  inputs.node_labels = {{"kind", "spot"}};
+  const Json workload = WorkloadOf(job, "job-uid", inputs);
+  EXPECT_EQ(workload["spec"]["podSets"][0]["template"]["spec"]["nodeSelector"],
+            (Json{{"disk", "fast"}, {"kind", "spot"}}));
+  EXPECT_EQ(workload["metadata"]["annotations"][kRenderedAnnotation],
+            before["metadata"]["annotations"][kRenderedAnnotation]);
+}
+
 // Labels and annotations of the job, as Kueue's own kinds have them.
 TEST(Workload, HasTheMaximumTimeAndTheGatesOfItsJob) {
   const api::TrainingJob job = Load(kJob);
