@@ -71,6 +71,16 @@ void ReportReady(const Workload& w, bool ready, std::vector<Action>& actions) {
   actions.push_back(std::move(report));
 }
 
+std::string InactiveText(const Workload& w) {
+  return fmt::format("{}; set spec.active of Workload {} to true to queue it again",
+                     w.eviction_message.empty() ? "its Workload is not active" : w.eviction_message, w.name);
+}
+
+std::string NoFlavorText(const Workload& w) {
+  return fmt::format("Kueue admitted {} to ResourceFlavor {}, which does not exist; create it",
+                     w.surplus > 0 ? "more" : "the job", w.missing_flavor);
+}
+
 // Returns what the user can do about Kueue's reason, which does not name it; empty: the quota may come.
 const char* RemedyOf(const std::string& waits_for) {
   // Kueue does not repeat why.
@@ -80,6 +90,12 @@ const char* RemedyOf(const std::string& waits_for) {
   if (waits_for.find("does not contain the requested level") != std::string::npos)
     return "; correct the topology annotations (kueue.x-k8s.io/podset-...-topology) of the templates, or add "
            "the level to the flavor's Topology";
+  if (waits_for.find("no topology domains at level") != std::string::npos)
+    return "; label the nodes with all levels of the flavor's Topology, or correct the topology annotations "
+           "(kueue.x-k8s.io/podset-...-topology) of the templates";
+  if (waits_for.find("does not support TopologyAwareScheduling") != std::string::npos)
+    return "; remove the topology annotations (kueue.x-k8s.io/podset-...-topology) of the templates, or give "
+           "the flavor a topologyName";
   if (waits_for.starts_with("Admission is gated by"))
     return "; the job waits until its annotation kueue.x-k8s.io/admission-gated-by is removed";
   return "";
@@ -120,20 +136,10 @@ std::optional<QuotaHold> QuotaHoldOf(const Observed& o) {
   const Workload* w = LiveWorkload(o);
   if (w == nullptr) return QuotaHold{Reason::kQueued, "its Workload does not exist yet"};
   if (w->deleting) return QuotaHold{Reason::kQueued, "its Workload is being deleted"};
-  if (!w->active)
-    return QuotaHold{
-        Reason::kDeactivated,
-        fmt::format("{}; set spec.active of Workload {} to true to queue it again",
-                    w->eviction_message.empty() ? "its Workload is not active" : w->eviction_message,
-                    w->name)};
+  if (!w->active) return QuotaHold{Reason::kDeactivated, InactiveText(*w)};
   if (w->evicted && w->reserved)
     return QuotaHold{Reason::kEvicted, fmt::format("{}: {}", w->eviction_reason, w->eviction_message)};
-  if (w->admitted && !w->missing_flavor.empty())
-    return QuotaHold{
-        Reason::kNoFlavor,
-        fmt::format("Kueue admitted the job to ResourceFlavor {}, which does not exist; create it",
-                    w->missing_flavor),
-        true};
+  if (w->admitted && !w->missing_flavor.empty()) return QuotaHold{Reason::kNoFlavor, NoFlavorText(*w), true};
   if (w->admitted)
     return QuotaHold{Reason::kWaitingForQuota,
                      fmt::format("{} workers are admitted, and the job needs {}: it is queued again",
@@ -311,7 +317,7 @@ bool SettleSurpluses(const Observed& o, const Workload& live, int32_t used, bool
                      Time now, std::vector<Action>& actions, Requeue& requeue) {
   const size_t before = actions.size();
   const int32_t wanted = SurplusWanted(o, live);
-  const int32_t granted = SurplusGranted(o);
+  const Surpluses surpluses = SurplusesOf(o);
   const Workload* waiting = WaitingSurplus(o);
   const Workload* last = nullptr;  // of those with quota
   int32_t coming = 0;              // workers of those with quota, admitted or not
@@ -329,12 +335,15 @@ bool SettleSurpluses(const Observed& o, const Workload& live, int32_t used, bool
   if (actions.size() > before) return true;
   for (const Workload& w : o.quota->workloads) {
     // Its workers leave at their next step; Kueue gives the quota to others only when they are gone.
-    if (w.surplus == 0 || !w.reserved || !w.evicted || HasPodsBeyond(o, WorkersGranted(o, live) + granted))
+    if (w.surplus == 0 || !w.reserved || !w.evicted ||
+        HasPodsBeyond(o, WorkersGranted(o, live) + surpluses.granted))
       continue;
     actions.push_back(Cleared(w));
     return true;
   }
-  if (const int32_t unused = granted - used; last != nullptr && unused > 0 && !draining) {
+  // One whose flavor does not exist is kept while the job wants its workers.
+  const int32_t needed = std::max(used, std::min(wanted, surpluses.admitted));
+  if (const int32_t unused = surpluses.admitted - needed; last != nullptr && unused > 0 && !draining) {
     const int32_t kept = WorkersGranted(o, *last) - unused;
     if (kept <= 0) {
       Remove(*last, actions);
@@ -371,8 +380,11 @@ bool SettleSurpluses(const Observed& o, const Workload& live, int32_t used, bool
     Remove(*waiting, actions, waiting->revision);
     return true;
   }
-  for (const Workload& w : o.quota->workloads)
-    if (w.surplus > 0 && w.admitted && !w.evicted) ReportReady(w, running, actions);
+  const Workload* without = surpluses.without_flavor;
+  for (const Workload& w : o.quota->workloads) {
+    const bool granted = without == nullptr || w.surplus < without->surplus;
+    if (w.surplus > 0 && w.admitted && !w.evicted) ReportReady(w, running && granted, actions);
+  }
   return actions.size() > before;
 }
 
@@ -381,15 +393,20 @@ bool SettleSurpluses(const Observed& o, const Workload& live, int32_t used, bool
 std::string GrowthText(const Observed& o) {
   const Workload* live = LiveWorkload(o);
   if (live == nullptr || !live->admitted || live->evicted) return "";
-  const Workload* next = Grows(o, *live)               ? NextSlice(o, *live)
-                         : SurplusWanted(o, *live) > 0 ? WaitingSurplus(o)
-                                                       : nullptr;
+  const Surpluses surpluses = SurplusesOf(o);
+  const int32_t surplus_wanted = SurplusWanted(o, *live);
+  const std::string runs =
+      fmt::format("runs with {} of {} workers", WorkersGranted(o, *live) + surpluses.granted, o.job.Wanted());
+  if (surpluses.without_flavor != nullptr && surplus_wanted > surpluses.granted)
+    return fmt::format("{}: {}", runs, NoFlavorText(*surpluses.without_flavor));
+  const Workload* next = Grows(o, *live)      ? NextSlice(o, *live)
+                         : surplus_wanted > 0 ? WaitingSurplus(o)
+                                              : nullptr;
   if (next == nullptr || next->reserved) return "";
+  if (!next->active) return fmt::format("{}, and waits for more: {}", runs, InactiveText(*next));
   const std::string position = PositionText(next->position);
-  return fmt::format("runs with {} of {} workers, and waits for more{}{}{}",
-                     WorkersGranted(o, *live) + SurplusGranted(o), o.job.Wanted(),
-                     position.empty() ? "" : " at " + position, next->waits_for.empty() ? "" : ": ",
-                     next->waits_for);
+  return fmt::format("{}, and waits for more{}{}{}", runs, position.empty() ? "" : " at " + position,
+                     next->waits_for.empty() ? "" : ": ", next->waits_for);
 }
 
 void ReportToQuota(const Observed& o, Time now, std::vector<Action>& actions, Requeue& requeue) {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <tuple>
 
@@ -109,14 +110,38 @@ int32_t WorkersGranted(const Observed& o, const Workload& workload) {
   return std::max(workers, std::min(workers + finished, o.status.ledger.gang_size));
 }
 
-int32_t SurplusGranted(const Observed& o) {
-  if (!o.quota) return 0;
-  int32_t workers = 0;
-  for (const Workload& w : o.quota->workloads)
-    if (w.surplus > 0 && w.admitted && !w.evicted && !w.finished && !w.deleting)
-      workers += WorkersGranted(o, w);
-  return workers;
+namespace {
+
+// Whether a worker from `begin` to `end` - 1 has a pod.
+bool HasPods(const Observed& o, int32_t begin, int32_t end) {
+  return std::any_of(o.pods.begin(), o.pods.end(), [&](const Pod& pod) {
+    const auto place = RolePlaceOf(pod.rank);
+    return place && place->role.empty() && place->index >= begin && place->index < end;
+  });
 }
+
+}  // namespace
+
+Surpluses SurplusesOf(const Observed& o) {
+  Surpluses found;
+  if (!o.quota) return found;
+  std::map<int32_t, const Workload*> in_order;
+  for (const Workload& w : o.quota->workloads)
+    if (w.surplus > 0 && w.admitted && !w.evicted && !w.finished && !w.deleting) in_order[w.surplus] = &w;
+  const Workload* live = in_order.empty() ? nullptr : LiveWorkload(o);
+  const int32_t base = live != nullptr ? WorkersGranted(o, *live) : 0;
+  for (const auto& [number, w] : in_order) {
+    const int32_t workers = WorkersGranted(o, *w);
+    const int32_t first = base + found.granted;
+    found.admitted += workers;
+    if (found.without_flavor == nullptr && !w->missing_flavor.empty() && !HasPods(o, first, first + workers))
+      found.without_flavor = w;
+    if (found.without_flavor == nullptr) found.granted += workers;
+  }
+  return found;
+}
+
+int32_t SurplusGranted(const Observed& o) { return SurplusesOf(o).granted; }
 
 void ChooseQueue(Observed& o, bool has_default) {
   if (!o.quota || !o.quota->queue.empty()) return;

@@ -128,6 +128,15 @@ int32_t FinishedIn(const Observed& observed, const std::string& set);
 int32_t PodsGranted(const Observed& observed, const Grant& grant);
 // Returns the same for its workers. REQUIRES: the Workload is reserved.
 int32_t WorkersGranted(const Observed& observed, const Workload& workload);
+// What Kueue has admitted above the Workload that decides about the job.
+struct Surpluses {
+  int32_t admitted = 0;  // workers
+  int32_t granted = 0;   // those that the job may have
+  // The first surplus that has no workers, and can have none: its flavor does not exist. Neither it nor the
+  // surpluses after it are granted, since workers belong to surpluses in their order. nullptr: none.
+  const Workload* without_flavor = nullptr;
+};
+Surpluses SurplusesOf(const Observed& observed);
 // Returns how many more workers the job may have by its surpluses.
 int32_t SurplusGranted(const Observed& observed);
 // Chooses the queue of a job without a label. One with a Workload stays in the queue of that: the Workload is

@@ -165,6 +165,66 @@ TEST(Surplus, WithoutItsMinimumTheJobStopsAsAWhole) {
   EXPECT_EQ(change[0].change, Change::kClear);
 }
 
+// A pod of a flavor that does not exist would get no node selector.
+TEST(Surplus, InAFlavorThatDoesNotExistStartsNoWorkers) {
+  Observed o = World(kMin, 7);
+  Workload lost = Surplus(1, 4, 4);
+  lost.missing_flavor = "spot";
+  lost.pods_ready = PodsReady::kUnreported;
+  // Workers belong to the surpluses in their order.
+  const Workload last = Surplus(2, 1, 1);
+  Enqueue(o, {Base(o), last, lost});
+  EXPECT_EQ(o.job.granted, kMin);
+  EXPECT_EQ(SurplusesOf(o).admitted, 5);
+  EXPECT_EQ(GrowthText(o),
+            "runs with 2 of 7 workers: Kueue admitted more to ResourceFlavor spot, which does not exist; "
+            "create it");
+  EXPECT_TRUE(Next<CreatePod>(o).empty());
+  EXPECT_TRUE(Next<DeleteWorkload>(o).empty()) << "it keeps its quota";
+  for (const SetWorkloadStatus& change : Next<SetWorkloadStatus>(o)) {
+    EXPECT_EQ(change.change, Change::kReport);
+    EXPECT_NE(change.pods_ready, PodsReady::kStarted) << change.name;
+  }
+  lost.missing_flavor.clear();
+  lost.pods_ready = PodsReady::kStarted;
+  Enqueue(o, {Base(o), last, lost});
+  Settle(o, kT0 + seconds(40));
+  EXPECT_EQ(o.pods.size(), 7U);
+  // Workers that exist run on.
+  lost.missing_flavor = "spot";
+  Enqueue(o, {Base(o), last, lost});
+  EXPECT_EQ(o.job.granted, 7);
+  EXPECT_EQ(GrowthText(o), "");
+  Settle(o, kT0 + seconds(80));
+  EXPECT_EQ(o.pods.size(), 7U);
+}
+
+TEST(Surplus, InAFlavorThatDoesNotExistIsGivenBackWhenTheJobShrinks) {
+  Observed o = World(kMin, kMin);
+  Workload lost = Surplus(1, 4, 4);
+  lost.missing_flavor = "spot";
+  Enqueue(o, {Base(o), lost});
+  EXPECT_EQ(GrowthText(o), "");
+  const auto removed = Next<DeleteWorkload>(o);
+  ASSERT_EQ(removed.size(), 1U);
+  EXPECT_EQ(removed[0].name, lost.name);
+}
+
+TEST(Surplus, ADeactivatedOneSaysHowToActivateIt) {
+  Observed o = World(kMin, 6);
+  Workload surplus = Surplus(1, 4, 0);
+  surplus.active = false;
+  surplus.waits_for = "The workload is deactivated";
+  surplus.evicted = true;
+  surplus.eviction_reason = "Deactivated";
+  surplus.eviction_message = "exceeding the maximum execution time";
+  Enqueue(o, {Base(o), surplus});
+  EXPECT_EQ(GrowthText(o),
+            "runs with 2 of 6 workers, and waits for more: exceeding the maximum execution time; set "
+            "spec.active of Workload job-more-1 to true to queue it again");
+  EXPECT_TRUE(Next<MakeWorkload>(o).empty());
+}
+
 TEST(Surplus, GivesBackWhatTheJobDoesNotUse) {
   Observed o = World(6, 3);
   Enqueue(o, {Base(o), Surplus(1, 4, 4)});

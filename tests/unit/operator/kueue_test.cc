@@ -99,6 +99,17 @@ TEST(Kueue, WhatDoesNotExistIsNamedWithARemedy) {
       "queue queue: " + level +
           "; correct the topology annotations (kueue.x-k8s.io/podset-...-topology) of the templates, or "
           "add the level to the flavor's Topology");
+  const std::string empty = "couldn't assign flavors to pod set worker: no topology domains at level: rack";
+  EXPECT_EQ(admitted(empty).message,
+            "queue queue: " + empty +
+                "; label the nodes with all levels of the flavor's Topology, or correct the topology "
+                "annotations (kueue.x-k8s.io/podset-...-topology) of the templates");
+  const std::string plain =
+      "couldn't assign flavors to pod set worker: Flavor \"gpus\" does not support TopologyAwareScheduling";
+  EXPECT_EQ(admitted(plain).message,
+            "queue queue: " + plain +
+                "; remove the topology annotations (kueue.x-k8s.io/podset-...-topology) of the templates, or "
+                "give the flavor a topologyName");
   EXPECT_EQ(admitted("Admission is gated by: example.com/budget").message,
             "queue queue: Admission is gated by: example.com/budget; the job waits until its "
             "annotation kueue.x-k8s.io/admission-gated-by is removed");
