@@ -80,9 +80,11 @@ Schema Annotations() {
 }
 
 // The annotations by which a template asks Kueue for a topology.
+constexpr const char* kKueueRequired = "kueue.x-k8s.io/podset-required-topology";
+constexpr const char* kKueuePreferred = "kueue.x-k8s.io/podset-preferred-topology";
 constexpr const char* kKueueTopologies[] = {
-    "kueue.x-k8s.io/podset-required-topology",
-    "kueue.x-k8s.io/podset-preferred-topology",
+    kKueueRequired,
+    kKueuePreferred,
     "kueue.x-k8s.io/podset-unconstrained-topology",
     "kueue.x-k8s.io/podset-slice-required-topology",
 };
@@ -109,6 +111,15 @@ bool AsksKueueForTopology(const Json& pod_template) {
   const Json* annotations = MemberOf(MemberOf(&pod_template, "metadata"), "annotations");
   return std::any_of(std::begin(kKueueTopologies), std::end(kKueueTopologies),
                      [&](const char* name) { return MemberOf(annotations, name) != nullptr; });
+}
+
+std::string KueueTopologyOf(const Json& pod_template) {
+  const Json* annotations = MemberOf(MemberOf(&pod_template, "metadata"), "annotations");
+  for (const char* name : {kKueuePreferred, kKueueRequired}) {
+    const Json* label = MemberOf(annotations, name);
+    if (label != nullptr && label->is_string() && *label != "") return label->get<std::string>();
+  }
+  return "";
 }
 
 const Json* TrainingContainer(const Json& pod_template) {

@@ -5,6 +5,7 @@
 // functions.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "api/schema.h"
@@ -19,6 +20,9 @@ const Json* MemberOf(const Json* object, const char* name);
 
 // Whether an annotation asks Kueue to choose the nodes.
 bool AsksKueueForTopology(const Json& pod_template);
+
+// Returns the node label whose values are the domains that an annotation asks Kueue for; empty: none.
+std::string KueueTopologyOf(const Json& pod_template);
 
 // Returns the container of a template that trains: `worker`, or else the first one. Null when there is none;
 // a template may have any shape.

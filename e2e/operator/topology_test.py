@@ -3,8 +3,11 @@
 happens when no domain has room, or no node has the label."""
 
 import json
+import re
+import socket
 import unittest
 
+from rendezvous_test import FAKE_TRAINER, Agent
 from rig import STEADY, Cluster, Rig, job
 
 LEAF = "example.com/leaf"
@@ -27,7 +30,9 @@ class Topology(unittest.TestCase):
         for node, leaf in LEAF_OF.items():
             cls.cluster.api.patch(f"/api/v1/nodes/{node}", {"metadata": {"labels": {LEAF: leaf}}})
         cls.rig = cls.enterClassContext(Rig(cls.cluster))
-        cls.operator = cls.rig.start(**STEADY).wait_leading()
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            address = f"127.0.0.1:{probe.getsockname()[1]}"
+        cls.operator = cls.rig.start(rendezvous_address=address, rendezvous_advertise=address, **STEADY).wait_leading()
 
     def setUp(self):
         self.operator.must_live()
@@ -80,6 +85,38 @@ class Topology(unittest.TestCase):
         c.wait(lambda: "that of the gang, small, has room for 0" in rig.condition(name, "Scheduled")["message"]
                or "none has room" in rig.condition(name, "Scheduled")["message"], "the third worker waits for this domain")
         self.assertEqual(len(rig.pods(name)), 2)
+
+    def ring(self, name, label):
+        """Gives the nodes of the job's four workers the values x, y, x, y of the label, starts the agents in the order of their
+        ranks, and returns the values in the order of the ring."""
+        value_of, agents = {}, []
+        for pod, value in zip(self.rig.live(name), "xyxy"):
+            self.cluster.kubectl("label", "node", pod["spec"]["nodeName"], f"{label}={value}")
+            self.addCleanup(self.cluster.kubectl, "label", "node", pod["spec"]["nodeName"], label + "-")
+            value_of[pod["metadata"]["name"]] = value
+        for pod in self.rig.live(name):
+            agent = Agent(self.rig, pod, self.rig.folder, RINGMASTER_NODE=pod["spec"]["nodeName"],
+                          RINGMASTER_TRAINER=FAKE_TRAINER + " ring")
+            self.addCleanup(agent.end)
+            agents.append(agent)
+            self.cluster.wait(lambda a=agent: "connected to the coordinator" in a.log, "the agent is connected")
+        self.rig.wait_condition(name, "FabricReady")
+        rings = {self.cluster.wait(lambda a=agent: (found := re.findall(r"\bring: (.*)", a.log)) and found[-1], "its ring")
+                 for agent in agents}
+        self.assertEqual(len(rings), 1, rings)
+        return "".join(value_of[pod] for pod in rings.pop().split())
+
+    def test_ranks_of_a_domain_are_neighbours_in_the_ring(self):
+        """By the labels of the nodes: those of scheduling.topology, or those of the annotation for Kueue."""
+        workers = {"min": 4, "max": 4}
+        name = self.rig.apply(near("near", 4, native=True, workers=workers, preferred="example.com/half"))
+        self.running(name, 4)
+        self.assertEqual(self.ring(name, "example.com/half"), "xxyy")
+        template = {"metadata": {"annotations": {"kueue.x-k8s.io/podset-preferred-topology": "example.com/part"}}, **WHOLE_NODE}
+        name = self.rig.apply(near("kueue", 4, native=True, workers={**workers, "template": template}))
+        self.running(name, 4)
+        self.assertEqual(self.ring(name, "example.com/part"), "xxyy")
+        self.cluster.wait(lambda: self.rig.status(name).get("topology", {}).get("pods") == "x: 2, y: 2", "the spread is reported")
 
     def test_a_label_that_no_node_has_is_reported_and_nothing_is_created(self):
         rig, c = self.rig, self.cluster

@@ -125,7 +125,8 @@ struct Job {
     const int32_t limit = granted ? std::min(allowed, *granted) : allowed;
     return std::max(std::min(Wanted(), limit), min);
   }
-  // The label by which the spread of the pods is reported, and ring neighbours are chosen; empty: none.
+  // The label of scheduling.topology by which ring neighbours are chosen and the spread of the pods is
+  // reported; empty: none.
   const std::string& TopologyKey() const {
     return topology_preferred.empty() ? topology_required : topology_preferred;
   }

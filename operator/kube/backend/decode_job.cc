@@ -10,6 +10,7 @@
 #include "api/codec.h"
 #include "api/fields_status.h"
 #include "api/launch.h"
+#include "api/pod_template.h"
 #include "base/check.h"
 #include "base/json.h"
 #include "operator/control/convert.h"
@@ -72,6 +73,7 @@ std::shared_ptr<const JobSpec> DecodeSpec(const Json& object, const Meta& meta, 
     spec->workers_priority = PriorityClassOf(from, from.workers.template_);
     for (const api::Role& role : from.roles)
       spec->other_priorities.push_back(PriorityClassOf(from, api::TemplateOf(from, role.name, 0)));
+    spec->kueue_topology = api::KueueTopologyOf(from.workers.template_);
     AddScheduler("spec.workers.template", from.workers.template_, *spec);
     for (const api::Role& role : from.roles)
       AddScheduler(fmt::format("spec.roles[{}].template", role.name), role.template_, *spec);

@@ -40,14 +40,14 @@ bool SaysWhere(const std::string& label) {
 std::string KubeBackend::DomainOf(const control::Key& key, const std::string& node) const {
   const Job job = jobs_.Get(key.ToString());
   const auto record = nodes_.Get(node);
-  if (!job || !record || job->spec->job.TopologyKey().empty()) return "";
-  const auto label = record->facts.labels.find(job->spec->job.TopologyKey());
+  if (!job || !record || job->spec->DomainKey().empty()) return "";
+  const auto label = record->facts.labels.find(job->spec->DomainKey());
   return label == record->facts.labels.end() ? "" : label->second;
 }
 
 std::optional<core::TopologySpread> KubeBackend::SpreadOf(const JobRecord& job,
                                                           const core::Observed& observed) const {
-  const std::string& key = job.spec->job.TopologyKey();
+  const std::string& key = job.spec->DomainKey();
   if (key.empty()) return std::nullopt;
   constexpr size_t kMaxNamed = 8;
   std::map<std::string, int32_t> domains;
@@ -57,7 +57,9 @@ std::optional<core::TopologySpread> KubeBackend::SpreadOf(const JobRecord& job,
     const std::string domain = DomainOf(job.key, pod.node);
     (domain.empty() ? outside : domains[domain]) += 1;
   }
-  if (domains.empty() && outside == 0) return std::nullopt;
+  // Kueue's annotation means nothing to a job without a queue, or without a Topology of its queue's flavors.
+  const bool ours = !job.spec->job.TopologyKey().empty();
+  if (domains.empty() && (outside == 0 || !ours)) return std::nullopt;
   core::TopologySpread spread{key, static_cast<int32_t>(domains.size()), ""};
   size_t named = 0;
   for (const auto& [domain, pods] : domains) {

@@ -33,6 +33,13 @@ struct JobSpec {
   std::string workers_priority;
   std::vector<std::string> other_priorities;
   std::vector<std::pair<std::string, std::string>> schedulers;  // the templates that name one, and its name
+  // The label by which the workers' template asks Kueue for a topology; empty: none.
+  std::string kueue_topology;
+
+  // The label whose values are the domains of ring neighbours and of the reported spread; empty: none.
+  const std::string& DomainKey() const {
+    return job.TopologyKey().empty() ? kueue_topology : job.TopologyKey();
+  }
 };
 
 struct JobRecord {

@@ -42,8 +42,16 @@ void AwaitOrder() {
   if (::recv(ChannelFd(), &byte, 1, MSG_PEEK) != 1) std::_Exit(1);
 }
 
+// Prints the pods of the members in the order of the ring.
+void PrintRing(const rendezvous::NewGeneration& order) {
+  std::string line = "ring:";
+  for (const rendezvous::Member& member : order.members) line += " " + member.pod;
+  std::puts(line.c_str());
+  std::fflush(stdout);
+}
+
 // Answers orders until Exit, or until the agent closes the channel.
-int Serve() {
+int Serve(bool prints_ring) {
   rendezvous::Decoder decoder;
   char chunk[4096];
   while (true) {
@@ -56,6 +64,8 @@ int Serve() {
       if (!message.value()) break;
       if (const auto* prepare = std::get_if<rendezvous::Prepare>(&*message.value())) {
         Say(rendezvous::MemberStatus{prepare->generation, MemberId(), false, 0, false, 0, 0});
+      } else if (const auto* order = std::get_if<rendezvous::NewGeneration>(&*message.value())) {
+        if (prints_ring) PrintRing(*order);
       } else if (std::holds_alternative<rendezvous::Exit>(*message.value())) {
         return 0;
       }
@@ -151,5 +161,5 @@ int main(int argc, char** argv) {
     PrintOddBytes();
     return 0;
   }
-  return Serve();
+  return Serve(behaviour == "ring");
 }

@@ -383,6 +383,33 @@ TEST_F(BackendTest, AJobWaitsForALabelOfItsTopology) {
   EXPECT_TRUE(preflight().has_value());
 }
 
+// Kueue chooses the nodes. Ring neighbours and the reported spread go by the label of its annotation.
+TEST_F(BackendTest, TheTopologyOfKueueOrdersTheRing) {
+  Json job = Json::parse(kJobOnServer);
+  job["status"]["attempt"] = 1;
+  Json& annotations = job["spec"]["workers"]["template"]["metadata"]["annotations"];
+  annotations = {{"kueue.x-k8s.io/podset-preferred-topology", "rack"}};
+  job_ = job.dump();
+  Start({});
+  ASSERT_TRUE(Await([&] { return backend_->Synced(); }));
+  Line("nodes", "ADDED", NodeOnServer("n1", R"("rack": "r", "zone": "a")", 20));
+  Line("nodes", "ADDED", NodeOnServer("n2", R"("zone": "b")", 21));
+  EXPECT_EQ(backend_->DomainOf(kKey, "n1"), "r");
+  EXPECT_EQ(backend_->DomainOf(kKey, "n2"), "");
+  const auto spread = [&] { return backend_->Observe(kKey)->observed.spread; };
+  Line("pods", "ADDED", PodOnServer("a-1-0", R"({"nodeName": "n2", "containers": []})", 22));
+  EXPECT_EQ(spread(), std::nullopt) << "without a queue the annotation may name anything";
+  Line("pods", "ADDED", PodOnServer("a-1-1", R"({"nodeName": "n1", "containers": []})", 23));
+  EXPECT_EQ(spread(), (core::TopologySpread{"rack", 1, "r: 1, without the label: 1"}));
+  EXPECT_FALSE(backend_->Observe(kKey)->observed.preflight.has_value()) << "Kueue reports a missing level";
+  annotations = {{"kueue.x-k8s.io/podset-required-topology", "zone"}};
+  job["metadata"]["generation"] = 2;
+  job["metadata"]["resourceVersion"] = "24";
+  Line("trainingjobs", "MODIFIED", job.dump());
+  EXPECT_EQ(backend_->DomainOf(kKey, "n2"), "b");
+  EXPECT_EQ(spread(), (core::TopologySpread{"zone", 2, "a: 1, b: 1"}));
+}
+
 // The labels of docs/operate/topology.md, which users look for when theirs is missing.
 TEST_F(BackendTest, ARefusedTopologyNamesTheLabelsOfEachCloud) {
   Json job = Json::parse(kJobOnServer);
