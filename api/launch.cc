@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "api/pod_template.h"
 #include "api/slots.h"
 
 namespace ringmaster::api {
@@ -86,6 +87,12 @@ std::string SuccessOf(const Spec& spec) {
 const Json& TemplateOf(const Spec& spec, std::string_view role, int32_t index) {
   const Role* own = FindRole(spec, role.empty() && index == 0 ? kMaster : role);
   return own == nullptr || own->template_.is_null() ? spec.workers.template_ : own->template_;
+}
+
+std::string PriorityClassOf(const Spec& spec, const Json& pod_template) {
+  const Json* own = MemberOf(MemberOf(&pod_template, "spec"), "priorityClassName");
+  if (own == nullptr) return spec.scheduling.priorityClassName;
+  return own->is_string() ? own->get<std::string>() : std::string();
 }
 
 }  // namespace ringmaster::api

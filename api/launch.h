@@ -84,4 +84,8 @@ std::string SuccessOf(const Spec& spec);
 // Returns the template of the pods of a role, or of the worker `index` when `role` is empty.
 const Json& TemplateOf(const Spec& spec, std::string_view role, int32_t index);
 
+// Returns the PriorityClass of the pods of a template: its own one, otherwise that of `scheduling`. Empty:
+// they name none.
+std::string PriorityClassOf(const Spec& spec, const Json& pod_template);
+
 }  // namespace ringmaster::api

@@ -2,7 +2,10 @@
 
 #include "operator/wiring/native_gang.h"
 
+#include <string>
 #include <utility>
+
+#include "api/launch.h"
 
 namespace ringmaster::wiring {
 namespace {
@@ -28,8 +31,8 @@ Json NativeGroupSpec(const NativeApi& api, const api::TrainingJob& job, int32_t 
             {"podGroups", Json::array({group})}};
   }
   Json spec = {{"schedulingPolicy", std::move(policy)}};
-  const std::string& priority = job.spec.scheduling.priorityClassName;
-  if (!priority.empty()) spec["priorityClassName"] = priority;
+  if (std::string priority = api::PriorityClassOf(job.spec, job.spec.workers.template_); !priority.empty())
+    spec["priorityClassName"] = std::move(priority);
   return spec;
 }
 

@@ -83,7 +83,9 @@ Json GroupOf(const api::TrainingJob& job, const std::string& job_uid, const Cont
       if (Json total = ResourcesOf(job, job_uid, context); !total.empty())
         spec["minResources"] = std::move(total);
       if (!scheduling.queue.empty()) spec["queue"] = scheduling.queue;
-      if (!scheduling.priorityClassName.empty()) spec["priorityClassName"] = scheduling.priorityClassName;
+      if (std::string priority = api::PriorityClassOf(job.spec, job.spec.workers.template_);
+          !priority.empty())
+        spec["priorityClassName"] = std::move(priority);
       if (Json topology = NetworkTopologyOf(scheduling.topology); !topology.is_null())
         spec["networkTopology"] = std::move(topology);
       return Group("scheduling.volcano.sh/v1beta1", job, job_uid, context, std::move(spec));

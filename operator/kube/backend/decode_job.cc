@@ -41,12 +41,6 @@ std::string TextOf(const std::vector<api::Problem>& problems) {
   return text;
 }
 
-// As wiring renders the pods: the field of the job goes before that of the template.
-std::string PriorityClassOf(const api::Spec& spec, const Json& pod_template) {
-  if (!spec.scheduling.priorityClassName.empty()) return spec.scheduling.priorityClassName;
-  return std::string(json::Text(json::Child(pod_template, "spec"), "priorityClassName"));
-}
-
 void AddScheduler(std::string path, const Json& pod_template, JobSpec& spec) {
   const std::string_view name = json::Text(json::Child(pod_template, "spec"), "schedulerName");
   if (!name.empty()) spec.schedulers.emplace_back(std::move(path), name);
@@ -70,9 +64,9 @@ std::shared_ptr<const JobSpec> DecodeSpec(const Json& object, const Meta& meta, 
     spec->job.autoscaler |= autoscaler && !spec->job.preempt;
     spec->host_network = loaded.job.spec.network.hostNetwork;
     const api::Spec& from = loaded.job.spec;
-    spec->workers_priority = PriorityClassOf(from, from.workers.template_);
+    spec->workers_priority = api::PriorityClassOf(from, from.workers.template_);
     for (const api::Role& role : from.roles)
-      spec->other_priorities.push_back(PriorityClassOf(from, api::TemplateOf(from, role.name, 0)));
+      spec->other_priorities.push_back(api::PriorityClassOf(from, api::TemplateOf(from, role.name, 0)));
     spec->kueue_topology = api::KueueTopologyOf(from.workers.template_);
     AddScheduler("spec.workers.template", from.workers.template_, *spec);
     for (const api::Role& role : from.roles)

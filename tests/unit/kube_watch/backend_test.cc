@@ -433,7 +433,7 @@ TEST_F(BackendTest, ARefusedTopologyNamesTheLabelsOfEachCloud) {
   }
 }
 
-// As the API server applies it: the field of the job goes before the template's.
+// As the pods are rendered: the template's class goes before the job's field.
 TEST_F(BackendTest, TheClassOfATemplateCounts) {
   Json job = Json::parse(kJobOnServer);
   job["spec"]["workers"]["template"]["spec"]["priorityClassName"] = "batch";
@@ -445,6 +445,11 @@ TEST_F(BackendTest, TheClassOfATemplateCounts) {
   job["spec"]["scheduling"]["priorityClassName"] = "other";
   job["metadata"]["resourceVersion"] = "30";
   job["metadata"]["generation"] = 2;
+  Line("trainingjobs", "MODIFIED", job.dump());
+  EXPECT_EQ(backend_->Observe(kKey)->observed.preflight->message, "the cluster has no PriorityClass batch");
+  job["spec"]["workers"]["template"]["spec"].erase("priorityClassName");
+  job["metadata"]["resourceVersion"] = "31";
+  job["metadata"]["generation"] = 3;
   Line("trainingjobs", "MODIFIED", job.dump());
   EXPECT_EQ(backend_->Observe(kKey)->observed.preflight->message, "the cluster has no PriorityClass other");
 }

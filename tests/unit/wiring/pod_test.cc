@@ -337,6 +337,24 @@ TEST(Gang, EachNativeVersionHasItsObjectAndItsFieldOfThePods) {
   }
 }
 
+TEST(Gang, HasThePriorityOfItsWorkers) {
+  Context context = PlainContext();
+  api::TrainingJob job = JobWith();
+  for (const std::string own : {"", "batch"}) {
+    if (!own.empty()) job.spec.workers.template_["spec"]["priorityClassName"] = own;
+    for (const std::string given : {"", "high"}) {
+      job.spec.scheduling.priorityClassName = given;
+      const std::string priority = api::PriorityClassOf(job.spec, job.spec.workers.template_);
+      EXPECT_EQ(priority, own.empty() ? given : own) << "the template goes before the job's field";
+      EXPECT_EQ(Pod(job, 0, context)["spec"].value("priorityClassName", ""), priority);
+      for (const Gang gang : {Gang::kNative, Gang::kVolcano}) {
+        context.gang = gang;
+        EXPECT_EQ(ObjectsOf(job, "uid-1", context).back()["spec"].value("priorityClassName", ""), priority);
+      }
+    }
+  }
+}
+
 TEST(Gang, OnlyTheGateAddsASchedulingGate) {
   Context context = PlainContext();
   for (const Gang gang : {Gang::kNone, Gang::kNative, Gang::kVolcano, Gang::kCoscheduling}) {
