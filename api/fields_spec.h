@@ -184,8 +184,8 @@ struct Table<Scheduling> {
       F("preempt", &Scheduling::preempt, {.change = Change::kAnytime},
         "Whether jobs of lower priority make room for this one while it waits at the gate: elastic jobs "
         "shrink "
-        "to workers.min; if that is not enough, whole jobs stop with a checkpoint and wait in the queue. Not "
-        "when the PriorityClass has preemptionPolicy Never."));
+        "to workers.min; if that is not enough, whole jobs stop, with a checkpoint if they write any, and "
+        "wait in the queue. Not when the PriorityClass has preemptionPolicy Never."));
 };
 
 template <>
@@ -287,7 +287,8 @@ struct Table<Spec> {
         "ranks get RINGMASTER_RANK and "
         "RINGMASTER_WORLD_SIZE, and the variables of no framework."),
       F("suspend", &Spec::suspend, {.change = Change::kAnytime},
-        "true: write a checkpoint and stop the workers. false: run, and resume from the checkpoint."),
+        "true: stop the workers, after a checkpoint if the job writes any. false: run, and resume from the "
+        "newest checkpoint."),
       F("managedBy", &Spec::managedBy,
         {.max_length = 63, .form = Form::kQualifiedName, .change = Change::kNever},
         "Controller that manages the job."),

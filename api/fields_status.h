@@ -141,7 +141,8 @@ struct Table<Status> {
       F("devices", &Status::devices, {.max_length = 256, .form = Form::kAny},
         "GPUs of the workers, their driver, and the workers with a device fault."),
       F("topology", &Status::topology, {},
-        "How the pods are spread over the domains of `scheduling.topology`."),
+        "How the pods are spread over the domains of `scheduling.topology`, or of the level that the "
+        "workers' template asks Kueue for."),
       F("selector", &Status::selector, {.max_length = 1024, .form = Form::kAny},
         "Label selector of the workers."),
       F("restarts", &Status::restarts, {}, "Number of restarts."),

@@ -51,10 +51,11 @@ Status Suspend(const ChangeFlags& flags, bool suspend) {
   if (phase == "Succeeded" || phase == "Failed")
     return Error{Code::kInvalid, fmt::format("{}/{} has already ended ({})", cluster->space(), name, phase)};
   if (!already) RM_TRY(cluster->MergePatch(kube::kJobs, name, "", {{"spec", {{"suspend", suspend}}}}));
-  const char* what =
-      suspend   ? already ? "is suspended already" : "suspending: the workers write a checkpoint and exit"
-      : already ? "is not suspended"
-                : "resuming: a new attempt continues from the checkpoint";
+  const char* what = "suspending: the workers exit, after a checkpoint if the job writes any";
+  if (already)
+    what = suspend ? "is suspended already" : "is not suspended";
+  else if (!suspend)
+    what = "resuming: a new attempt continues from the checkpoint";
   std::printf("%s/%s: %s\n", cluster->space().c_str(), name.c_str(), what);
   return Ok();
 }

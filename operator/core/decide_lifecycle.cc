@@ -285,7 +285,7 @@ Decision Suspend(const Observed& o, Time now, Requeue& requeue) {
     Ledger next = ledger;
     next.stop_since = now;
     return WriteLedger(o, std::move(next), now, "stop decided",
-                       {{false, "Suspending", "the workers write a checkpoint and exit"}});
+                       {{false, "Suspending", "the workers exit, after a checkpoint if the job writes any"}});
   }
   if (o.pods.empty()) return MarkSuspended(o, now);
   return CarryOutStop(o, now, requeue);

@@ -36,8 +36,10 @@ std::optional<Decision> CheckPreemption(const Observed& o, Time now) {
       return WriteLedger(
           o, std::move(next), now, "preempted",
           {{false, "Preempted",
-            fmt::format("{}: the workers write a checkpoint and exit; the job resumes when there is room",
-                        PreemptorText(asked))},
+            fmt::format(
+                "{}: the workers exit, after a checkpoint if the job writes any; the job resumes when "
+                "there is room",
+                PreemptorText(asked))},
            {false, "Preempting", "makes room: all workers stop", asked.by}});
     }
     const std::string change = fmt::format("from {} to {} workers", o.job.Target(), asked.workers);

@@ -23,7 +23,7 @@ constexpr Row kRows[] = {
     {Reason::kSuspendRequested, "SuspendRequested", "Admitted, Ready, Suspended",
      "`spec.suspend` is true and no worker is left."},
     {Reason::kStopping, "Stopping", "Suspended, Scheduled, Ready, Progressing",
-     "A suspension was requested: the workers write a checkpoint and exit."},
+     "A suspension was requested: the workers exit, after a checkpoint if the job writes any."},
     {Reason::kNotSuspended, "NotSuspended", "Suspended", "The job is not suspended."},
     {Reason::kAllPodsPlaced, "AllPodsPlaced", "Scheduled", "Every worker has a node."},
     {Reason::kWaitingForPods, "WaitingForPods", "Scheduled, Ready",
@@ -121,9 +121,8 @@ constexpr Row kRows[] = {
     {Reason::kWaitingForQuota, "WaitingForQuota", "Admitted, Scheduled, Ready, Suspended",
      "Kueue has not admitted the job; the message is Kueue's. It starts when its queue has quota for it."},
     {Reason::kEvicted, "Evicted", "Admitted, Scheduled, Ready, Suspended",
-     "Kueue takes the quota back, for the reason in the message: the workers write a checkpoint and exit, "
-     "and "
-     "the job is queued again."},
+     "Kueue takes the quota back, for the reason in the message: the workers exit, after a checkpoint if the "
+     "job writes any, and the job is queued again."},
     {Reason::kDeactivated, "Deactivated", "Admitted, Scheduled, Ready, Suspended",
      "The job's Workload has `spec.active: false`. Set it to true to queue the job again."},
     {Reason::kNoKueue, "NoKueue", "Admitted, Scheduled, Ready, Suspended",
@@ -143,9 +142,10 @@ constexpr Row kRows[] = {
      "A job of higher priority needs room: this one runs with fewer workers, at least `workers.min`, until "
      "the other job has started. Then it grows again as there is room."},
     {Reason::kPreemptedWhole, "PreemptedWhole", "Preempted",
-     "A job of higher priority needs room: the workers of this one write a checkpoint and exit. The job "
-     "waits "
-     "in its old place of the queue and resumes by itself."},
+     "A job of higher priority needs room: the workers of this one exit, after a checkpoint if the job "
+     "writes "
+     "any. The job waits in its old place of the queue and resumes by itself: from its newest checkpoint, or "
+     "from the beginning if it has none."},
     {Reason::kQueued, "Queued", "Admitted, Scheduled, Ready, Suspended",
      "The job is in a queue of Kueue, which has not considered it yet."},
     {Reason::kNoTopologyLabel, "NoTopologyLabel", "Admitted",
