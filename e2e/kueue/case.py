@@ -35,6 +35,11 @@ class KueueCase(unittest.TestCase):
             self.cluster.kubectl("delete", "tj", name, "--timeout=90s")
         self.cluster.wait(lambda: self.cluster.get("workloads.kueue.x-k8s.io") == [], "all Workloads are gone", 60)
 
+    def owned(self, *names):
+        """Returns kind and name of the objects of these jobs, except their Workloads."""
+        return [(kind, one["metadata"]["name"]) for kind in ("pods", "services", "configmaps") for one in self.cluster.get(kind)
+                if one["metadata"].get("labels", {}).get("ringmaster.dev/job") in names]
+
     def finish(self, name):
         for pod in self.rig.live(name):
             self.cluster.pod_exit("default", pod["metadata"]["name"], 0)

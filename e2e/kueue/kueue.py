@@ -191,6 +191,11 @@ class Kueue:
         self.apply("LocalQueue", name, {"clusterQueue": name}, namespace)
         self.cluster.wait(lambda: self._is_active(name), f"ClusterQueue {name} is active")
 
+    def raise_quota(self, name, gpus):
+        """Sets the GPUs of the first flavour of a ClusterQueue."""
+        change = {"op": "replace", "path": "/spec/resourceGroups/0/flavors/0/resources/0/nominalQuota", "value": gpus}
+        self.cluster.kubectl("patch", "clusterqueues.kueue.x-k8s.io", name, "--type=json", "-p", json.dumps([change]))
+
     def _is_active(self, name):
         found = self.cluster.api.get(f"/apis/{API}/clusterqueues/{name}")
         return any(one["type"] == "Active" and one["status"] == "True" for one in found.get("status", {}).get("conditions", []))

@@ -166,7 +166,7 @@ class WithKueue(KueueCase):
         self.rig.apply(queued("lost", "nowhere", replicas=1))
         found = self.rig.wait_condition("lost", "Admitted", "False", "NoQueue")
         self.assertIn("create this LocalQueue", found["message"])
-        self.assertEqual(self.rig.pods("lost"), [])
+        self.assertEqual(self.owned("lost"), [])
         # A corrected label is followed.
         self.kueue.queue("somewhere", {"default": 4})
         self.cluster.kubectl("label", "tj", "lost", QUEUE + "=somewhere", "--overwrite")
@@ -184,7 +184,7 @@ class WithKueue(KueueCase):
         found = self.rig.condition("flavorless", "Admitted")
         self.assertEqual((found["status"], found["reason"]), ("False", "WaitingForQuota"))
         self.assertIn("a ResourceFlavor", found["message"])
-        self.assertEqual(self.rig.pods("flavorless"), [])
+        self.assertEqual(self.owned("flavorless"), [])
         self.kueue.flavor("nowhere")
         self.wait(lambda: self.rig.running("flavorless", 1), "the job runs")
 
@@ -464,9 +464,7 @@ class WithKueue(KueueCase):
         self.wait(lambda: self.rig.running("fills", 24), "the first job runs")
         self.rig.wait_condition("admitted", "Scheduled", "False", "WaitingForCapacity")
         # Neither has an object but its Workload.
-        owned = [(kind, one["metadata"]["name"]) for kind in ("pods", "services", "configmaps") for one in self.cluster.get(kind)
-                 if one["metadata"].get("labels", {}).get("ringmaster.dev/job") in ("admitted", "held")]
-        self.assertEqual(owned, [])
+        self.assertEqual(self.owned("admitted", "held"), [])
         # The eight free GPUs are no claim of the job that Kueue holds.
         self.rig.apply(job("free", replicas=4, spec=gate))
         self.rig.wait_condition("held", "Admitted", "False")

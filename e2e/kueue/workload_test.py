@@ -11,9 +11,9 @@ import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "operator"))
-from case import KueueCase, queued  # noqa: E402
+from case import QUEUE, KueueCase, queued  # noqa: E402
 from cluster import Cluster  # noqa: E402
-from kueue import Kueue  # noqa: E402
+from kueue import SURPLUS, Kueue  # noqa: E402
 from rig import STEADY, Rig  # noqa: E402
 
 PRIORITY = "kueue.x-k8s.io/priority-class"
@@ -129,7 +129,7 @@ class Workloads(KueueCase):
         self.assertIn(f"the label {MAXIMUM} is soon", found["message"])
         self.assertIn("correct or remove the label", found["message"])
         self.assertEqual(self.rig.condition("bad", "Stalled")["reason"], "Invalid")
-        self.assertEqual((self.rig.pods("bad"), self.kueue.workloads("bad")), ([], []))
+        self.assertEqual((self.owned("bad"), self.kueue.workloads("bad")), ([], []))
         self.cluster.kubectl("label", "tj", "bad", MAXIMUM + "=20", "--overwrite")
         self.wait(lambda: self.rig.running("bad", 2), "the job runs with another value")
         self.assertEqual(self.kueue.workload("bad")["spec"]["maximumExecutionTimeSeconds"], 20)
@@ -168,7 +168,7 @@ class Workloads(KueueCase):
         found = self.rig.wait_condition("classless", "Admitted", "False", "NoPriorityClass")
         print(f"classless: {found['message']}", flush=True)
         self.assertIn("the cluster has no WorkloadPriorityClass nowhere; create it", found["message"])
-        self.assertEqual((self.rig.pods("classless"), self.kueue.workloads("classless")), ([], []))
+        self.assertEqual((self.owned("classless"), self.kueue.workloads("classless")), ([], []))
         self.priority_class("nowhere", 7)
         self.wait(lambda: self.rig.running("classless", 1), "the job runs")
         self.assertEqual(self.kueue.workload("classless")["spec"]["priority"], 7)
@@ -213,11 +213,93 @@ class Workloads(KueueCase):
         print(f"levelless: {found['message']}", flush=True)
         self.assertEqual((found["status"], found["reason"]), ("False", "WaitingForQuota"))
         self.assertIn("does not contain the requested level; correct the topology annotations", found["message"])
-        self.assertEqual(self.rig.pods("levelless"), [])
+        self.assertEqual(self.owned("levelless"), [])
         manifest["metadata"]["name"] = "levelled"
         template["metadata"]["annotations"] = {"kueue.x-k8s.io/podset-required-topology": "rack"}
         self.rig.apply(manifest)
         self.wait(lambda: self.rig.running("levelled", 2), "a job with a level of the Topology runs")
+
+    def test_a_topology_that_no_node_or_flavor_has(self):
+        """No node has all levels of the Topology; then the flavour has no Topology. The job says what to do each time."""
+        self.cluster.kubectl("label", "node", "--all", "rack=a", "unshelved=yes", "--overwrite")
+        self.addCleanup(self.cluster.kubectl, "label", "node", "--all", "shelf-", "unshelved-")
+        levels = [{"nodeLabel": label} for label in ("rack", "shelf", "kubernetes.io/hostname")]
+        self.kueue.apply("Topology", "shelves", {"levels": levels})
+        self.kueue.flavor("shelves", {"unshelved": "yes"}, topology="shelves")
+        self.kueue.flavor("flat", {"unshelved": "yes"})
+        self.kueue.queue("shelves", {"shelves": 8})
+        self.kueue.queue("flat", {"flat": 8})
+        manifest = queued("shelved", "shelves", replicas=2)
+        manifest["spec"]["workers"]["template"]["metadata"] = {
+            "annotations": {"kueue.x-k8s.io/podset-preferred-topology": "rack"}}
+        self.rig.apply(manifest)
+        found = self.message("shelved", "no topology domains at level: rack")
+        print(f"shelved: {found['message']}", flush=True)
+        self.assertEqual((found["status"], found["reason"]), ("False", "WaitingForQuota"))
+        self.assertIn("label the nodes with all levels of the flavor's Topology", found["message"])
+        self.assertEqual(self.owned("shelved"), [])
+        self.cluster.kubectl("label", "tj", "shelved", QUEUE + "=flat", "--overwrite")
+        found = self.message("shelved", 'Flavor "flat" does not support TopologyAwareScheduling')
+        print(f"shelved: {found['message']}", flush=True)
+        self.assertIn("remove the topology annotations", found["message"])
+        self.assertEqual(self.owned("shelved"), [])
+        self.cluster.kubectl("label", "tj", "shelved", QUEUE + "=shelves", "--overwrite")
+        for node, shelf in (("node-0", "x"), ("node-1", "y"), ("node-2", "x"), ("node-3", "y")):
+            self.cluster.kubectl("label", "node", node, f"shelf={shelf}")
+        self.wait(lambda: self.rig.running("shelved", 2), "the job runs when the nodes are labelled")
+        self.wait(lambda: self.rig.status("shelved").get("topology") == {"key": "rack", "domains": 1, "pods": "a: 2"},
+                  "the spread over Kueue's level is reported")
+
+    def test_an_elastic_job_stays_in_its_flavor(self):
+        """Kueue has quota for more workers in another flavour only: the job does not grow, and says why."""
+        for node, kind in (("node-0", "reserved"), ("node-1", "reserved"), ("node-2", "spot"), ("node-3", "spot")):
+            self.cluster.kubectl("label", "node", node, f"kind={kind}", "--overwrite")
+            self.addCleanup(self.cluster.kubectl, "label", "node", node, "kind-")
+        self.kueue.flavor("reserved", {"kind": "reserved"})
+        self.kueue.flavor("spot", {"kind": "spot"})
+        self.kueue.queue("kinds", {"reserved": 2, "spot": 2})
+        self.rig.apply(queued("stays", "kinds", replicas=4, native=True, workers={"min": 2, "max": 4},
+                              spec={"checkpoint": {"path": "/ckpt", "gracePeriodSeconds": 5}}))
+        self.wait(lambda: self.rig.running("stays", 2), "the job runs with its minimum")
+        found = self.message("stays", "flavor spot doesn't match node affinity")
+        print(f"stays: {found['message']}", flush=True)
+        self.assertEqual(found["status"], "True")
+        self.assertIn("runs with 2 of 4 workers, and waits for more", found["message"])
+        self.assertEqual(self.kueue.surpluses("stays"), {1: 0})
+        self.kueue.raise_quota("kinds", 4)
+        self.wait(lambda: self.rig.running("stays", 4), "the job grows in its flavour")
+        for pod in self.rig.live("stays"):
+            self.assertEqual(pod["spec"]["nodeSelector"], {"kind": "reserved"})
+        # A Workload of the additional workers that a user deactivates takes these workers only.
+        name = next(one["metadata"]["name"] for one in self.kueue.workloads("stays")
+                    if SURPLUS in one["metadata"].get("annotations", {}))
+
+        def activate(active):
+            self.cluster.kubectl("patch", "workloads.kueue.x-k8s.io", name, "--type=merge", "-p",
+                                 json.dumps({"spec": {"active": active}}))
+        activate(False)
+        self.wait(lambda: self.rig.running("stays", 2), "the additional workers leave")
+        found = self.message("stays", f"set spec.active of Workload {name} to true")
+        print(f"stays: {found['message']}", flush=True)
+        activate(True)
+        self.wait(lambda: self.rig.running("stays", 4), "the job grows again")
+        self.assertEqual(self.rig.status("stays")["attempt"], 1)
+
+    def test_fewer_workers_are_enough(self):
+        """A framework that restarts to change its size asks for all workers at once, and starts with what Kueue admits."""
+        self.kueue.queue("part", {"default": 3})
+        self.rig.apply(queued("parts", "part", replicas=4, workers={"min": 2, "max": 4}))
+        self.wait(lambda: self.rig.running("parts", 3), "the job runs with three of four workers")
+        sets = self.kueue.workload("parts")["spec"]["podSets"]
+        self.assertEqual([(one["name"], one["count"], one.get("minCount")) for one in sets], [("worker", 4, 2)])
+        self.kueue.wait_condition("parts", "PodsReady", "True", "Started")
+        # It does not grow beyond its admission while it runs.
+        self.kueue.raise_quota("part", 4)
+        self.rig.apply(queued("takes", "part", replicas=1))
+        self.wait(lambda: self.rig.running("takes", 1), "another job has the quota that was added")
+        self.assertTrue(self.rig.running("parts", 3))
+        self.assertEqual(self.rig.status("parts")["attempt"], 1)
+        self.assertEqual(self.kueue.surpluses("parts"), {})
 
     def test_roles(self):
         """Each role is a pod set with its flavour: nodes with GPUs for workers and chief, others for parameter servers."""
