@@ -231,9 +231,11 @@ struct Table<Restart> {
       F("maxWithoutProgress", &Restart::maxWithoutProgress, {.min = 0, .max = 1'000'000},
         "Restarts in a row without a new step before the job fails."),
       F("stopSeconds", &Restart::stopSeconds, {.min = 0, .max = 86'400},
-        "Time from SIGTERM to SIGKILL for the ranks that are still alive when one has failed. Ranks of "
-        "framework native and of launch kind library stay alive; with the latter, this is the time that the "
-        "program has to end after its training has. Pods keep the value that they were created with."),
+        "Time from SIGTERM to SIGKILL for ranks that are stopped by plan, as for a suspension or another "
+        "number of workers. After a failure of one rank, the others get at most 5 s of it: without that "
+        "rank, they have nothing to save. Ranks of framework native and of launch kind library stay alive; "
+        "with the latter, this is the time that the program has to end after its training has. Pods keep "
+        "the value that they were created with."),
       F("backoff", &Restart::backoff, {}, "Delay between restarts."),
       F("rules", &Restart::rules, {.max_items = 64},
         "Rules for failures. The first rule that matches applies. Exit code 64 fails the job unless a "

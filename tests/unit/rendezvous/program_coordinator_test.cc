@@ -65,6 +65,23 @@ TEST_F(ProgramCoordinatorTest, AFailureStopsTheOthersAndWaitsUntilItIsAccounted)
   EXPECT_EQ(starts_, 6);
 }
 
+TEST_F(ProgramCoordinatorTest, SurvivorsOfAFailureGetTheTimeOfAPlannedStopButAtMostFiveSeconds) {
+  for (const auto& [by_plan, after_failure] : {std::pair(2, 2), std::pair(5, 5), std::pair(600, 5)}) {
+    SCOPED_TRACE(by_plan);
+    options_.programs.emplace().stop_grace = seconds(by_plan);
+    Make(2, 2, 2);
+    Form({0, 1});
+    End(1, 137);
+    EXPECT_EQ(stop_grace_ms_, after_failure * 1000);
+    End(0, 143);
+    On(AllowRestart{report().incident->generation});
+    ASSERT_TRUE(Runs(0) && Runs(1));
+    On(MessageFrom{ConnectionOf(1), Leave{"terminated"}});
+    EXPECT_EQ(stop_grace_ms_, by_plan * 1000);
+    state_.clear();
+  }
+}
+
 TEST_F(ProgramCoordinatorTest, ASuccessIsHeldAndAnnulledWhenAnotherRankFails) {
   Make(2, 2, 2);
   Form({0, 1});
