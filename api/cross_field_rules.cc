@@ -19,6 +19,9 @@ constexpr const char* kForbidden = "FieldValueForbidden";
 // rest.
 #define IS_PYTHON(container) "!(" HAS_COMMAND(container) ") || " container ".command[0].contains('python')"
 
+// Our validator finds python -m torch.distributed.run, too.
+#define IS_TORCHRUN(container) HAS_COMMAND(container) " && " container ".command[0].contains('torchrun')"
+
 // Whether a template asks Kueue for a topology.
 #define PODSET "'kueue.x-k8s.io/podset-"
 #define ASKS_KUEUE(template) \
@@ -306,6 +309,17 @@ const std::vector<CelRule>& CrossFieldRules() {
        "must be 1 when spec.framework is {self.framework} (got {" SLOTS
        "}): one process uses all GPUs of its worker"},
       {"spec",
+       "workers.slots",
+       {"framework", "launch.kind", "workers.slots"},
+       "self.framework in ['pytorch', 'deepspeed'] && self.launch.kind == 'ranks' && "
+       "has(self.workers.template) && has(self.workers.template.spec) && has(" CONTAINERS
+       ") && size(" CONTAINERS ") > 0 && (" CONTAINERS ".exists(c, c.name == 'worker') ? " CONTAINERS
+       ".exists(c, c.name == 'worker' && " IS_TORCHRUN("c") ") : " IS_TORCHRUN(CONTAINERS "[0]") ")",
+       SLOTS " == '1'",
+       "must be 1 when the command is torchrun (got {" SLOTS
+       "}): the agent starts the command in each slot, but one torchrun starts all ranks of a worker; set "
+       "slots to 1 and the variable PET_NPROC_PER_NODE in the template, or run the script without torchrun"},
+      {"spec",
        "workers.replicas",
        {"framework", "workers.replicas"},
        "self.framework == 'tensorflow'",
@@ -463,6 +477,7 @@ const std::vector<CelRule>& CrossFieldRules() {
 #undef CONTAINERS
 #undef HAS_COMMAND
 #undef IS_PYTHON
+#undef IS_TORCHRUN
 #undef PODSET
 #undef ASKS_KUEUE
 #undef ROLES_KNOWN

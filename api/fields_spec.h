@@ -56,10 +56,9 @@ struct Table<Workers> {
         "Maximum number of workers to which the job may be scaled. Default: `replicas`."),
       F("slots", &Workers::slots, {.min = 1, .max = 999, .max_length = 8, .form = Form::kSlots},
         "Ranks per worker. Each rank is a separate trainer, with one GPU if the worker has GPUs; with "
-        "framework "
-        "mpi, the slots of the worker in the hosts of mpirun. A number, "
-        "or `gpu` "
-        "for the number of GPUs in the limits of the training container."),
+        "framework mpi, the slots of the worker in the hosts of mpirun. A number, or `gpu` for the number of "
+        "GPUs in the limits of the training container. 1 with torchrun, whose variable PET_NPROC_PER_NODE "
+        "is the number of ranks."),
       F("template", &Workers::template_, {.known_fields = PodTemplateFields},
         "PodTemplateSpec that is merged into the generated pods. Required for every framework except "
         "native."));

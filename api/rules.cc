@@ -22,6 +22,21 @@ bool HasCommand(const Json& pod_template) {
   return container != nullptr && container->contains("command") && !(*container)["command"].empty();
 }
 
+// Whether the container that trains runs torchrun, by its name or as a module of Python.
+bool RunsTorchrun(const Json& pod_template) {
+  if (!HasCommand(pod_template)) return false;
+  const Json* container = TrainingContainer(pod_template);
+  Json words = (*container)["command"];
+  if (words.front().get<std::string>().find("torchrun") != std::string::npos) return true;
+  if (const Json* args = MemberOf(container, "args"); args != nullptr && args->is_array())
+    words.insert(words.end(), args->begin(), args->end());
+  for (size_t i = 2; i < words.size(); ++i) {
+    const bool launcher = words[i] == "torch.distributed.run" || words[i] == "torch.distributed.launch";
+    if (launcher && words[i - 1] == "-m") return true;
+  }
+  return false;
+}
+
 class Rulebook {
  public:
   Rulebook(const TrainingJob& job, std::vector<Problem>& problems)
@@ -124,6 +139,7 @@ class Rulebook {
       Add("spec.workers.template", fmt::format("required when spec.framework is {}", spec_.framework));
     }
     Launch(native);
+    Torchrun();
     Mpi();
     Roles();
     const auto& workers = spec_.workers;
@@ -182,6 +198,18 @@ class Rulebook {
             "the container that trains must have a command when spec.launch.kind is {}: the agent starts it, "
             "and the ENTRYPOINT of an image is unknown; set command, or set spec.launch.kind to none",
             kind));
+  }
+
+  void Torchrun() {
+    if (spec_.framework != "pytorch" && spec_.framework != "deepspeed") return;
+    if (spec_.launch.kind != "ranks" || spec_.workers.slots == "1") return;
+    if (!Clean({"spec.launch.kind", "spec.workers.slots", "spec.workers.template"})) return;
+    if (!RunsTorchrun(spec_.workers.template_)) return;
+    Add("spec.workers.slots",
+        fmt::format("must be 1 when the command is torchrun (got {}): the agent starts the command in each "
+                    "slot, but one torchrun starts all ranks of a worker; set slots to 1 and the variable "
+                    "PET_NPROC_PER_NODE in the template, or run the script without torchrun",
+                    spec_.workers.slots));
   }
 
   void Mpi() {

@@ -133,6 +133,27 @@ TEST(Validate, ChecksAJobBuiltInCode) {
   EXPECT_EQ(problems[1].ToString(), "spec.workers.max: must be at least spec.workers.replicas (got 8 < 9)");
 }
 
+// An API server sees the first word of the command only.
+TEST(Validate, FindsTorchrunAsAModuleOfPython) {
+  TrainingJob job = LoadYaml(Text("tests/unit/api/manifests/good/slots-deepspeed.yaml")).job;
+  Json& container = job.spec.workers.template_["spec"]["containers"][0];
+  const auto run = [&](const std::vector<std::string>& command, const std::vector<std::string>& args) {
+    container["command"] = command;
+    container["args"] = args;
+    return Validate(job);
+  };
+  for (const auto& problems : {run({"python", "-m", "torch.distributed.run", "train.py"}, {}),
+                               run({"python3", "-u", "-m", "torch.distributed.launch", "train.py"}, {}),
+                               run({"python"}, {"-m", "torch.distributed.run", "train.py"})}) {
+    ASSERT_EQ(problems.size(), 1u) << Listed(problems);
+    EXPECT_EQ(problems[0].path, "spec.workers.slots");
+    EXPECT_NE(problems[0].message.find("must be 1 when the command is torchrun (got 8)"), std::string::npos);
+  }
+  EXPECT_TRUE(run({"python", "-m", "train", "torch.distributed.run"}, {}).empty());
+  job.spec.workers.slots = "1";
+  EXPECT_TRUE(run({"python", "-m", "torch.distributed.run", "train.py"}, {}).empty());
+}
+
 TEST(FromJson, RejectsTooDeepValuesAndNonObjects) {
   Json deep = Json::object();
   for (int i = 0; i < 100; ++i) deep = Json::array({deep});
