@@ -129,15 +129,16 @@ void ReadStopSeconds(Reader& reader, Config* config) {
   if (const auto grace = reader.Seconds("RINGMASTER_STOP_SECONDS")) config->stop_grace = *grace;
 }
 
+// No restart gives an image a command that it lacks.
+void CheckCommand(Reader& reader, const std::string& command) {
+  const Result<std::string> path = FindExecutable(command);
+  if (!path.ok()) reader.Problem("command", path.error().message);
+}
+
 // The trainer is a program of the user.
 void ReadOwnTrainer(Reader& reader, std::vector<std::string> words, Config* config) {
   config->job_file = reader.ReadableFile("RINGMASTER_JOB_FILE");
-  const Result<std::string> path = FindProgram(words[0]);
-  if (!path.ok()) {
-    reader.Problem("command", path.error().message);
-  } else if (::access(path->c_str(), X_OK) != 0) {
-    reader.Problem("command", fmt::format("cannot run {}: {}", *path, std::strerror(errno)));
-  }
+  CheckCommand(reader, words[0]);
   config->trainer.words = std::move(words);
   config->trainer.is_program = true;
   ReadStopSeconds(reader, config);
@@ -164,6 +165,8 @@ void ReadProgram(Reader& reader, Config* config) {
   config->preload = SplitWords(reader.Optional("RINGMASTER_PRELOAD"), ',');
   config->mpi = reader.Optional("RINGMASTER_MPI");
   if (!config->mpi.empty()) config->prefix_lines = false;  // the launcher's output is that of all ranks
+  // Of framework mpi, only the program that launches the others runs it (ProgramAgent::Start).
+  if (config->mpi.empty()) CheckCommand(reader, config->program[0]);
   if (!config->mpi.empty() && config->mpi != "openmpi" && config->mpi != "mpich" && config->mpi != "intel")
     reader.Problem("RINGMASTER_MPI",
                    fmt::format("must be openmpi, mpich or intel (got \"{}\")", config->mpi));

@@ -6,8 +6,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <string_view>
+
+#include "base/file.h"
 
 namespace ringmaster::agent {
 
@@ -23,6 +26,12 @@ Result<std::string> FindProgram(const std::string& name) {
     if (::access(candidate.c_str(), X_OK) == 0) return candidate;
   }
   return Error{Code::kNotFound, fmt::format("{}: no such program in PATH", name)};
+}
+
+Result<std::string> FindExecutable(const std::string& name) {
+  RM_ASSIGN(std::string path, FindProgram(name));
+  if (::access(path.c_str(), X_OK) != 0) return ErrnoError("cannot run " + path, errno);
+  return path;
 }
 
 }  // namespace ringmaster::agent

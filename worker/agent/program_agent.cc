@@ -21,6 +21,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "worker/agent/find_program.h"
 #include "worker/agent/mpi_files.h"
 #include "worker/agent/preload_command.h"
 #include "worker/agent/program_environment.h"
@@ -317,13 +318,21 @@ void ProgramAgent::Start(const program::Start& start) {
   launches_ = mpi() && start.rank == LauncherAmong(start.order.members);
   Result<std::vector<std::string>> command = config_.program;
   if (mpi()) command = PrepareMpi(start, &variables);
+  // The pod's program of MPI starts in any case, and runs the launcher.
+  const Result<std::string> launcher =
+      launches_ && !has_started_ ? FindExecutable(config_.program[0]) : config_.program[0];
+  if (!launcher.ok()) command = launcher.error().In("command");
   Result<ProgramProcess> started =
       command.ok() ? StartProcess(*command, variables) : Result<ProgramProcess>(command.error());
   if (!started.ok()) {
     log::Error("cannot start the program: {}", started.error().message);
-    Feed(program::Ended{kExitCannotStart, "start", started.error().message, Duration{0}});
+    // A command that was there before is expected back, as on a volume that fails for a while.
+    const bool absent = mpi() ? !launcher.ok() : started.error().code == Code::kNotFound && !has_started_;
+    const int code = absent ? kExitBadConfiguration : kExitCannotStart;
+    Feed(program::Ended{code, "start", started.error().message, Duration{0}});
     return;
   }
+  has_started_ = true;
   program_ = std::move(started).value();
   if (config_.prefix_lines) {
     const std::string prefix = fmt::format("[rank {}] ", start.rank);

@@ -97,6 +97,7 @@ class ProgramAgent {
   std::string mpi_failure_;                   // why the program is going to fail
   Time mpi_failed_at_{};
   Time last_words_at_{};                   // when the program wrote the last line to stderr
+  bool has_started_ = false;               // its command has been there
   std::optional<ProgramProcess> program_;  // until no process of it is left
   std::optional<ReservedPort> port_;       // of the next program
   uint32_t ports_used_ = 0;

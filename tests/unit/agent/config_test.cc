@@ -138,6 +138,20 @@ TEST_F(ConfigTest, TheTrainerMayBeAProgramOfTheUser) {
   EXPECT_FALSE(Load({.program = {"sh"}}).ok()) << "RINGMASTER_ADDRESS is not set";
 }
 
+TEST_F(ConfigTest, TheCommandOfAProgramExists) {
+  variables_["RINGMASTER_ADDRESS"] = "10.0.0.2";
+  EXPECT_TRUE(Load({.program = {"sh", "-c", "no-such-program"}}).ok()) << "the shell finds out";
+  for (const char* command : {"no-such-program", "/nowhere/train", "./secret"}) {
+    const auto refused = Load({.program = {command}});
+    ASSERT_FALSE(refused.ok()) << command;
+    EXPECT_EQ(refused.error().message.find("command: "), 0u) << refused.error().message;
+  }
+  EXPECT_EQ(Load({.program = {"no-such-program"}}).error().message,
+            "command: no-such-program: no such program in PATH");
+  variables_["RINGMASTER_MPI"] = "openmpi";
+  EXPECT_TRUE(Load({.program = {"no-such-mpirun"}}).ok()) << "most pods do not run it";
+}
+
 TEST(CommandLineTest, ParsesTheWordsAfterTheName) {
   EXPECT_EQ(ParseCommandLine({"train", "--", "python", "train.py"})->trainer,
             (std::vector<std::string>{"python", "train.py"}));
