@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
-#include <iterator>
 #include <string_view>
 #include <tuple>
 #include <utility>
 
 #include "base/check.h"
+#include "rendezvous/lost_peer.h"
 #include "rendezvous/program_coordinator.h"
 #include "rendezvous/rank_accounts.h"
 
@@ -31,16 +31,6 @@ enum class Suspicion : uint8_t {
   kUnknown,      // an exit code of the program's own
   kConsequence,  // what frameworks and launchers do when a peer is lost, or after SIGTERM
 };
-
-// What survivors say: sockets of Python and C, gloo, NCCL, JAX, TensorFlow.
-bool NamesALostPeer(const std::string& message) {
-  constexpr const char* kWords[] = {"onnection reset", "onnection closed", "onnection refused",
-                                    "roken pipe",      "BrokenPipeError",  "ConnectionResetError",
-                                    "ncclRemoteError", "UnavailableError", "coordination service",
-                                    "peer is lost"};
-  return std::any_of(std::begin(kWords), std::end(kWords),
-                     [&](const char* words) { return message.find(words) != std::string::npos; });
-}
 
 Suspicion SuspicionOf(const ProgramState& state) {
   // It ends because a rank or a daemon does, which that one's agent knows better.

@@ -28,7 +28,7 @@ def arguments(**further):
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--step-seconds", type=float, default=0, help="a pause after each step")
     parser.add_argument("--fail", default="", metavar="WHAT:RANK", help="import: that rank lacks a module; exit: it ends with exit code "
-                        f"1 after step {FAULT_STEP} and later ones")
+                        f"1 after step {FAULT_STEP} and later ones; raise: with an exception")
     for name, values in further.items():
         if isinstance(values, int):
             parser.add_argument(f"--{name}", type=int, default=values)
@@ -43,6 +43,8 @@ def fail_to_import(wanted, rank):
 
 
 def fail_at(step, wanted, rank):
+    if wanted.fail == f"raise:{rank}" and step >= FAULT_STEP:
+        raise ValueError("the data is broken")
     if wanted.fail == f"exit:{rank}" and step >= FAULT_STEP:
         print("the data is broken", file=sys.stderr, flush=True)
         sys.exit(1)

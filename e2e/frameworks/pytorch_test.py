@@ -39,9 +39,12 @@ class Torchrun(PyTorch):
     test_trains = Faults.test_trains
     test_a_rank_is_killed = Faults.test_a_rank_is_killed
     test_a_pod_is_deleted = Faults.test_a_pod_is_deleted
+    test_an_import_error_on_one_rank = Faults.test_an_import_error_on_one_rank
+    test_exit_1_until_the_budget_is_spent = Faults.test_exit_1_until_the_budget_is_spent
 
     def killed(self, failure):
         self.assertEqual(failure["exitCode"], 1, failure)  # of torchrun, whatever its rank ended with
+        self.assertRegex(failure["message"], r"^Signal 9 \(SIGKILL\) received by PID \d+$")
 
 
 class Fsdp(PyTorch):

@@ -42,13 +42,15 @@ def lines_of(*files):
 
 
 class Training:
-    """One run of the job in `folder`, with `pause` seconds between steps."""
+    """One run of the job in `folder`, with `pause` seconds between steps. `launcher`: words between Python and the script;
+    `flags`: further ones of the script."""
 
-    def __init__(self, ringmaster, folder, steps, pause=0.0, preload=(), spec=""):
+    def __init__(self, ringmaster, folder, steps, pause=0.0, preload=(), spec="", launcher=(), flags=(), variables=None, workers=2):
         self.folder = pathlib.Path(folder)
         self.checkpoints = self.folder / "checkpoints"
         self.checkpoints.mkdir(parents=True)
-        command = [python(), str(SCRIPT), *arguments(self.checkpoints, steps, pause)]
+        command = [python(), *launcher, str(SCRIPT), *arguments(self.checkpoints, steps, pause), *flags]
+        env = [{"name": name, "value": value} for name, value in {"OMP_NUM_THREADS": "1", **(variables or {})}.items()]
         job = self.folder / "job.yaml"
         job.write_text(f"""apiVersion: ringmaster.dev/v1alpha1
 kind: TrainingJob
@@ -57,11 +59,11 @@ spec:
   framework: pytorch
   launch: {{preload: {json.dumps(preload)}}}
   workers:
-    replicas: 2
+    replicas: {workers}
     template:
       spec:
         containers:
-        - {{name: worker, image: none, command: {json.dumps(command)}, env: [{{name: OMP_NUM_THREADS, value: "1"}}]}}
+        - {{name: worker, image: none, command: {json.dumps(command)}, env: {json.dumps(env)}}}
 {spec}""")
         self.run = harness.Run(ringmaster, job, self.folder / "out")
         self.logs = [self.folder / "out/logs" / f"{pod}.log" for pod in PODS]

@@ -79,6 +79,7 @@ ProgramAgent::ProgramAgent(Config config)
   err_.SetObserver([this](std::string_view line) {
     last_words_at_ = Now();
     progress_.Take(line, last_words_at_);
+    error_lines_.Take(line, last_words_at_);
   });
   OpenFolder();
 }
@@ -348,6 +349,7 @@ void ProgramAgent::Start(const program::Start& start) {
   hang_watch_.emplace(ProgramHangLimits{.step = config_.limits.step, .silence = silence});
   watch_at_ = now;
   spare_at_ = spare_command_.empty() ? kNever : now + kSpareDelay;
+  error_lines_.Clear();
   out_.Attach(program_->TakeStdout());
   err_.Attach(program_->TakeStderr());
   log::Info("program pid={} rank={} of {} started, incarnation {}", program_->pid(), start.rank,
@@ -550,13 +552,8 @@ std::string ProgramAgent::TailText() const {
   return text;
 }
 
-// The last line that is not empty: of a Python program, the exception.
 std::string ProgramAgent::LastWords() const {
-  if (mpi()) return LauncherWords(err_.tail());
-  for (auto line = err_.tail().rbegin(); line != err_.tail().rend(); ++line) {
-    if (line->find_first_not_of(" \t\r") != std::string::npos) return *line;
-  }
-  return "";
+  return mpi() ? LauncherWords(err_.tail()) : error_lines_.Reason(err_.tail());
 }
 
 }  // namespace ringmaster::agent

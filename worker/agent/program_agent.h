@@ -18,6 +18,7 @@
 #include "rendezvous/program_member.h"
 #include "worker/agent/config.h"
 #include "worker/agent/coordinator_link.h"
+#include "worker/agent/error_lines.h"
 #include "worker/agent/log_pipe.h"
 #include "worker/agent/peer_check.h"
 #include "worker/agent/private_folder.h"
@@ -97,6 +98,7 @@ class ProgramAgent {
   std::string mpi_failure_;                   // why the program is going to fail
   Time mpi_failed_at_{};
   Time last_words_at_{};                   // when the program wrote the last line to stderr
+  ErrorLines error_lines_;                 // of stderr
   bool has_started_ = false;               // its command has been there
   std::optional<ProgramProcess> program_;  // until no process of it is left
   std::optional<ReservedPort> port_;       // of the next program
