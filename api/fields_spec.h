@@ -57,8 +57,8 @@ struct Table<Workers> {
       F("slots", &Workers::slots, {.min = 1, .max = 999, .max_length = 8, .form = Form::kSlots},
         "Ranks per worker. Each rank is a separate trainer, with one GPU if the worker has GPUs; with "
         "framework mpi, the slots of the worker in the hosts of mpirun. A number, or `gpu` for the number of "
-        "GPUs in the limits of the training container. 1 with torchrun, whose variable PET_NPROC_PER_NODE "
-        "is the number of ranks."),
+        "GPUs in the limits of the training container. It must be 1 with torchrun, which starts as many "
+        "ranks as the variable PET_NPROC_PER_NODE has."),
       F("template", &Workers::template_, {.known_fields = PodTemplateFields},
         "PodTemplateSpec that is merged into the generated pods. Required for every framework except "
         "native."));
