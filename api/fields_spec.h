@@ -98,8 +98,8 @@ struct Table<Launch> {
         "pods."),
       F("silenceSeconds", &Launch::silenceSeconds, {.min = 0, .max = kYearSeconds},
         "With kind ranks, a rank counts as hung when it prints nothing, reports no progress and uses no CPU "
-        "time for this "
-        "long. 0: off. Programs that report progress are also held to `health.stepSeconds`."),
+        "time for this long. 0: off. Programs that report progress are also held to `health.stepSeconds`. "
+        "The roles ps and evaluator may wait without limit."),
       F("preload", &Launch::preload,
         {.max_length = 253, .max_items = 32, .unique = true, .form = Form::kModule},
         "Python modules that a spare process imports in each pod, for each rank. It becomes the rank after "

@@ -7,7 +7,7 @@ as those of TensorFlow's ParameterServerStrategy do.
 The chief sends each step to a worker, which works on it and adds its result to the parameter server. Only the chief ends:
 it prints every step, writes CHECKPOINT, and ends with exit code 0 after STEPS. The evaluator writes what it was started
 with to CHECKPOINT.evaluator, and fails. FAULT `stubborn`: the parameter server ignores SIGTERM. `broken`: it fails at
-once, every time.
+once, every time. `idle`: the evaluator waits instead, for a job that takes at least IDLE_S.
 """
 
 import hashlib
@@ -17,10 +17,12 @@ import pathlib
 import signal
 import socket
 import sys
+import time
 
 CONFIG = json.loads(os.environ["TF_CONFIG"])
 CLUSTER, TASK = CONFIG["cluster"], CONFIG["task"]
 CHECKPOINT, STEPS, FAULT = pathlib.Path(sys.argv[1]), int(sys.argv[2]), (sys.argv + [""])[3]
+IDLE_S = 6
 
 
 def address_of(text):
@@ -74,11 +76,14 @@ def worker():
 
 def chief():
     first = json.loads(CHECKPOINT.read_text()) if CHECKPOINT.exists() else 0
+    begin = time.monotonic()
     for step in range(first + 1, STEPS + 1):
         turn = step
         # A lost worker is left out; one whose parameter server is lost has no answer either.
         while (total := ask(CLUSTER["worker"][turn % len(CLUSTER["worker"])], str(step))) is None:
             turn += 1
+        while FAULT == "idle" and time.monotonic() < begin + IDLE_S * step / STEPS:
+            ask(CLUSTER["worker"][turn % len(CLUSTER["worker"])], str(step))
         print(json.dumps({"step": step, "loss": int(total) / 2**61, "total_steps": STEPS, "samples": 1}), flush=True)
         fresh = CHECKPOINT.with_suffix(".tmp")
         fresh.write_text(json.dumps(step))
@@ -89,6 +94,8 @@ def evaluator():
     names = ["RANK", "WORLD_SIZE", "RINGMASTER_RANK", "RINGMASTER_ROLE", "RINGMASTER_ROLE_INDEX"]
     seen = {"config": CONFIG, "environment": {name: os.environ[name] for name in names if name in os.environ}}
     CHECKPOINT.with_suffix(".evaluator").write_text(json.dumps(seen))
+    if FAULT == "idle":
+        signal.pause()
     sys.exit("the evaluator has failed")
 
 

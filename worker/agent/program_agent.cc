@@ -346,7 +346,7 @@ void ProgramAgent::Start(const program::Start& start) {
   reports_before_ = progress_.reports();
   // What ranks of MPI print comes out of the launcher.
   const Duration silence = mpi() && !launches_ ? Duration{0} : config_.silence;
-  hang_watch_.emplace(ProgramHangLimits{.step = config_.limits.step, .silence = silence});
+  hang_watch_.emplace(LimitsOfRole({.step = config_.limits.step, .silence = silence}, config_.role));
   watch_at_ = now;
   spare_at_ = spare_command_.empty() ? kNever : now + kSpareDelay;
   error_lines_.Clear();

@@ -33,6 +33,11 @@ Duration IntervalFor(const ProgramHangLimits& limits) {
 
 }  // namespace
 
+ProgramHangLimits LimitsOfRole(ProgramHangLimits limits, std::string_view role) {
+  if (role == "ps" || role == "evaluator") limits.step = limits.silence = Duration::zero();
+  return limits;
+}
+
 ProgramHangWatch::ProgramHangWatch(ProgramHangLimits limits)
     : limits_(limits),
       interval_(IntervalFor(limits)),

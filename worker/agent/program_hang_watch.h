@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/time.h"
 #include "worker/agent/intervals.h"
@@ -27,6 +28,10 @@ struct ProgramHangLimits {
   Duration silence = seconds(1800);  // zero: none
   Duration stopped = seconds(5);
 };
+
+// Returns the limits of a program of this role (empty: worker). A parameter server and an evaluator are idle
+// by design, between requests or checkpoints: for them only a signal that stops a process is a hang.
+ProgramHangLimits LimitsOfRole(ProgramHangLimits limits, std::string_view role);
 
 class ProgramHangWatch {
  public:

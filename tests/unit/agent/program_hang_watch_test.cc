@@ -54,6 +54,19 @@ TEST(ProgramHangWatch, SilenceWithoutCpuTimeIsAHang) {
   EXPECT_EQ(*hang, "no output and no CPU time for 30 min, launch.silenceSeconds = 1800");
 }
 
+TEST(ProgramHangWatch, RolesThatWaitByDesignMayBeSilent) {
+  for (const char* role : {"ps", "evaluator"}) {
+    ProgramRig rig(LimitsOfRole({.step = seconds(60)}, role));
+    EXPECT_FALSE(rig.Live(hours(2), 0)) << role;
+    EXPECT_FALSE(rig.Step(2, seconds(10))) << role;  // of its evaluations
+    EXPECT_FALSE(rig.Live(hours(2), 0)) << role;
+    rig.Stop(true);
+    EXPECT_TRUE(rig.Live(seconds(20), 0)) << role;
+  }
+  for (const char* role : {"", "chief", "launcher"})
+    EXPECT_TRUE(ProgramRig(LimitsOfRole({}, role)).Live(hours(1), 0)) << role;
+}
+
 TEST(ProgramHangWatch, ThreadsThatPollAreNoWork) {
   ProgramRig rig({});
   EXPECT_TRUE(rig.Live(seconds(1900), 0.01));
