@@ -75,8 +75,10 @@ int RefuseConfiguration(const std::string& message) {
   return agent::kExitBadConfiguration;
 }
 
-// Runs one agent. `environment`: the variables that it adds for its trainer.
-int RunAgent(agent::Config config, Result<std::vector<std::string>> environment) {
+int RunAgent(agent::Config config) {
+  const auto cpus = static_cast<int32_t>(std::thread::hardware_concurrency());
+  Result<std::vector<std::string>> environment =
+      agent::SlotEnvironment(config, FromEnvironment, cpus, agent::CountGpus("/dev"));
   if (!environment.ok()) return RefuseConfiguration(environment.error().message);
   config.trainer.variables = std::move(environment).value();
   if (!config.program.empty()) return agent::ProgramAgent(std::move(config)).Run();
@@ -87,10 +89,7 @@ int RunSlot(agent::Config config, int32_t slot, int doorbell) {
   config.slot = slot;
   config.doorbell = doorbell;
   log::Init(fmt::format("agent pod={} slot={}", config.pod, slot));
-  const auto cpus = static_cast<int32_t>(std::thread::hardware_concurrency());
-  auto environment =
-      agent::SlotEnvironment(slot, config.slots, FromEnvironment, cpus, agent::CountGpus("/dev"));
-  return RunAgent(std::move(config), std::move(environment));
+  return RunAgent(std::move(config));
 }
 
 int RunRelay(const agent::Config& config, std::vector<Fd> doorbells) {
@@ -117,9 +116,7 @@ int Main(int argc, char** argv) {
   if (!command.ok()) return RefuseConfiguration(command.error().message);
   Result<agent::Config> config = agent::LoadConfig(FromEnvironment, folder, std::move(command).value());
   if (!config.ok()) return RefuseConfiguration(config.error().message);
-  if (config->slots == 1)
-    return RunAgent(std::move(*config),
-                    agent::GpuEnvironment(0, 1, FromEnvironment, agent::CountGpus("/dev")));
+  if (config->slots == 1) return RunAgent(std::move(*config));
   agent::SlotPrograms programs;
   programs.agent = [&](int32_t slot, int doorbell) { return RunSlot(*config, slot, doorbell); };
   programs.relay = [&](std::vector<Fd> doorbells) { return RunRelay(*config, std::move(doorbells)); };

@@ -87,6 +87,8 @@ void AddJax(const Place& place, const rendezvous::StartProgram& order, Variables
 
 }  // namespace
 
+bool HasLocalRank(const std::string& framework) { return framework == "pytorch" || framework == "deepspeed"; }
+
 std::pair<std::string, std::string> SplitAddress(const std::string& address) {
   const size_t colon = std::min(address.rfind(':'), address.size());
   std::string host = address.substr(0, colon);
@@ -117,7 +119,7 @@ std::vector<std::string> ProgramEnvironment(const std::string& framework,
     out.Add("RINGMASTER_ROLE_INDEX", place.rank);
   }
   out.Add("RINGMASTER_INCARNATION", order.generation);
-  if (framework == "pytorch" || framework == "deepspeed") AddPytorch(place, order, out);
+  if (HasLocalRank(framework)) AddPytorch(place, order, out);
   if (framework == "deepspeed") out.Add("LOCAL_SIZE", place.local_world);
   if (framework == "tensorflow") AddTensorflow(place, order, role, out);
   if (framework == "jax") AddJax(place, order, out);

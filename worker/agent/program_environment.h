@@ -23,6 +23,9 @@ namespace ringmaster::agent {
 std::vector<std::string> ProgramEnvironment(const std::string& framework,
                                             const rendezvous::StartProgram& order, int32_t rank);
 
+// Whether its programs get LOCAL_RANK, by which they select a GPU of their pod.
+bool HasLocalRank(const std::string& framework);
+
 // Splits "host:port"; the brackets of an IPv6 address are not part of the host.
 std::pair<std::string, std::string> SplitAddress(const std::string& address);
 

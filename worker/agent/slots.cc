@@ -26,6 +26,7 @@ namespace ringmaster::agent {
 namespace {
 
 constexpr const char* kVisibleGpus = "CUDA_VISIBLE_DEVICES";
+constexpr const char* kLocalRank = "RINGMASTER_LOCAL_RANK";
 
 // The agent processes of one pod, in the parent process.
 class SlotAgents {
@@ -143,6 +144,29 @@ std::vector<std::string> SplitList(const std::string& text) {
   return items;
 }
 
+// The GPUs that this pod may use: a container may be given fewer than its device files show.
+std::vector<std::string> VisibleGpus(const GetEnv& get, int32_t gpus) {
+  if (const auto listed = get(kVisibleGpus)) return SplitList(*listed);
+  std::vector<std::string> all;
+  for (int32_t gpu = 0; gpu < gpus; ++gpu) all.push_back(std::to_string(gpu));
+  return all;
+}
+
+Status CheckGpus(int32_t slots, const std::vector<std::string>& visible, const char* what) {
+  if (visible.empty() || static_cast<int32_t>(visible.size()) >= slots) return Ok();
+  return Error{Code::kInvalid, fmt::format("RINGMASTER_SLOTS: {} {}, but this pod has {} GPU{}; request as "
+                                           "many GPUs as spec.workers.slots, or lower it",
+                                           slots, what, visible.size(), visible.size() == 1 ? "" : "s")};
+}
+
+// The number of pods of this machine that take GPUs before this one.
+size_t PodsBefore(const GetEnv& get) {
+  const std::string text = get(kLocalRank).value_or("");
+  int32_t before = 0;
+  std::from_chars(text.data(), text.data() + text.size(), before);
+  return static_cast<size_t>(std::max(0, before));
+}
+
 }  // namespace
 
 int SuperviseSlots(int32_t slots, const SlotPrograms& programs, Duration short_life) {
@@ -167,44 +191,49 @@ int SuperviseSlots(int32_t slots, const SlotPrograms& programs, Duration short_l
   return agents.result();
 }
 
-Result<std::vector<std::string>> SlotEnvironment(int32_t slot, int32_t slots, const GetEnv& get, int32_t cpus,
-                                                 int32_t gpus) {
-  const std::string given = get("RINGMASTER_THREADS").value_or("");
-  int32_t threads = 0;
-  std::from_chars(given.data(), given.data() + given.size(), threads);
-  if (threads <= 0) threads = cpus;
-  std::vector<std::string> environment = {fmt::format("RINGMASTER_SLOT={}", slot),
-                                          fmt::format("RINGMASTER_THREADS={}", std::max(1, threads / slots))};
-  RM_ASSIGN(const std::vector<std::string> of_gpus, GpuEnvironment(slot, slots, get, gpus));
-  environment.insert(environment.end(), of_gpus.begin(), of_gpus.end());
-  return environment;
+std::vector<std::string> PodGpus(int32_t ranks, const GetEnv& get, int32_t gpus) {
+  const std::vector<std::string> visible = VisibleGpus(get, gpus);
+  if (!get(kLocalRank) || visible.empty()) return {};
+  const size_t first = PodsBefore(get) * static_cast<size_t>(ranks);
+  const size_t count = std::min(visible.size(), static_cast<size_t>(ranks));
+  std::string list;
+  for (size_t i = 0; i < count; ++i) list += (i == 0 ? "" : ",") + visible[(first + i) % visible.size()];
+  return {fmt::format("{}={}", kVisibleGpus, list)};
 }
 
-Result<std::vector<std::string>> GpuEnvironment(int32_t slot, int32_t slots, const GetEnv& get,
-                                                int32_t gpus) {
-  const auto local_rank = get("RINGMASTER_LOCAL_RANK");
-  if (slots == 1 && !local_rank) return std::vector<std::string>();
-  // A container may be given fewer GPUs than its device files show.
-  const auto listed = get(kVisibleGpus);
-  std::vector<std::string> visible;
-  if (listed) {
-    visible = SplitList(*listed);
-  } else {
-    for (int32_t gpu = 0; gpu < gpus; ++gpu) visible.push_back(std::to_string(gpu));
-  }
+Result<std::vector<std::string>> OwnGpu(int32_t slot, int32_t slots, const GetEnv& get, int32_t gpus) {
+  if (slots == 1 && !get(kLocalRank)) return std::vector<std::string>();
+  const std::vector<std::string> visible = VisibleGpus(get, gpus);
   if (visible.empty()) return std::vector<std::string>();
-  if (static_cast<int32_t>(visible.size()) < slots) {
-    return Error{Code::kInvalid,
-                 fmt::format("RINGMASTER_SLOTS: {} trainers, but this pod has {} GPU{}; request as "
-                             "many GPUs as spec.workers.slots, or lower it",
-                             slots, visible.size(), visible.size() == 1 ? "" : "s")};
+  RM_TRY(CheckGpus(slots, visible, "trainers"));
+  const size_t turn = PodsBefore(get) * static_cast<size_t>(slots) + static_cast<size_t>(slot);
+  return std::vector<std::string>{
+      fmt::format("{}={}", kVisibleGpus, visible[turn % visible.size()]),
+      fmt::format("RINGMASTER_GPU_TURN={}", get(kVisibleGpus) ? "" : std::to_string(turn))};
+}
+
+Result<std::vector<std::string>> SlotEnvironment(const Config& config, const GetEnv& get, int32_t cpus,
+                                                 int32_t gpus) {
+  std::vector<std::string> environment;
+  if (config.slots > 1) {
+    const std::string given = get("RINGMASTER_THREADS").value_or("");
+    int32_t threads = 0;
+    std::from_chars(given.data(), given.data() + given.size(), threads);
+    if (threads <= 0) threads = cpus;
+    environment = {fmt::format("RINGMASTER_SLOT={}", config.slot),
+                   fmt::format("RINGMASTER_THREADS={}", std::max(1, threads / config.slots))};
   }
-  int32_t before = 0;
-  if (local_rank) std::from_chars(local_rank->data(), local_rank->data() + local_rank->size(), before);
-  const auto turn =
-      static_cast<size_t>(std::max(0, before)) * static_cast<size_t>(slots) + static_cast<size_t>(slot);
-  return std::vector<std::string>{fmt::format("{}={}", kVisibleGpus, visible[turn % visible.size()]),
-                                  fmt::format("RINGMASTER_GPU_TURN={}", listed ? "" : std::to_string(turn))};
+  std::vector<std::string> of_gpus;
+  if (!config.mpi.empty()) {
+    of_gpus = PodGpus(config.mpi_slots, get, gpus);
+  } else if (HasLocalRank(config.framework)) {
+    RM_TRY(CheckGpus(config.slots, VisibleGpus(get, gpus), "ranks"));
+    of_gpus = PodGpus(config.slots, get, gpus);
+  } else {
+    RM_ASSIGN(of_gpus, OwnGpu(config.slot, config.slots, get, gpus));
+  }
+  environment.insert(environment.end(), of_gpus.begin(), of_gpus.end());
+  return environment;
 }
 
 int32_t CountGpus(const std::string& folder) {

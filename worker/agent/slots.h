@@ -33,17 +33,22 @@ struct SlotPrograms {
 // `short_life` is not restarted. REQUIRES: this process has one thread.
 int SuperviseSlots(int32_t slots, const SlotPrograms& programs, Duration short_life = seconds(1));
 
-// Returns the variables ("NAME=value") that a slot adds to the environment of its trainer: its share of the
-// threads and, if the pod has GPUs, one of them. Errors: as GpuEnvironment.
-Result<std::vector<std::string>> SlotEnvironment(int32_t slot, int32_t slots, const GetEnv& get, int32_t cpus,
+// Returns the variables ("NAME=value") that config.slot adds to the environment of its trainer or program:
+// with several slots its share of the threads, and the GPUs that it sees. `gpus`: the number of GPU device
+// files. Errors: kInvalid when the pod has GPUs, but fewer than slots; the ranks of MPI may share.
+Result<std::vector<std::string>> SlotEnvironment(const Config& config, const GetEnv& get, int32_t cpus,
                                                  int32_t gpus);
 
-// Returns the variables that select a GPU where several trainers share a pod (slots) or a machine
+// Returns the variables that select one GPU where several trainers share a pod (slots) or a machine
 // (RINGMASTER_LOCAL_RANK: the index of this pod on the machine): GPUs are taken in the order of
 // CUDA_VISIBLE_DEVICES, or by number. RINGMASTER_GPU_TURN lets the trainer choose better by the GPUs'
-// topology. Empty for a pod with a single trainer and its own GPUs. `gpus`: the number of GPU device files.
-// Errors: kInvalid when the pod has GPUs, but fewer than slots.
-Result<std::vector<std::string>> GpuEnvironment(int32_t slot, int32_t slots, const GetEnv& get, int32_t gpus);
+// topology. Empty for a pod with a single trainer and its own GPUs. Errors: as SlotEnvironment.
+Result<std::vector<std::string>> OwnGpu(int32_t slot, int32_t slots, const GetEnv& get, int32_t gpus);
+
+// Returns the variable that selects the GPUs of a pod whose ranks all see them and take one by their local
+// rank, as under torchrun. Empty for a pod with its own GPUs. Pods that share a machine take turns as in
+// OwnGpu.
+std::vector<std::string> PodGpus(int32_t ranks, const GetEnv& get, int32_t gpus);
 
 // Counts the device files of NVIDIA GPUs in a folder (/dev).
 int32_t CountGpus(const std::string& folder);

@@ -160,10 +160,34 @@ TEST(SuperviseSlots, AgentsDoNotOutliveThePod) {
   EXPECT_TRUE(WaitReadable(second.get()));
 }
 
+using Strings = std::vector<std::string>;
+
 class SlotEnvironmentTest : public testing::Test {
  protected:
   Result<std::vector<std::string>> Of(int32_t slot, int32_t slots, int32_t gpus) {
-    return SlotEnvironment(slot, slots, Variables(), 16, gpus);
+    return Of(Trainer(slot, slots), gpus);
+  }
+  Result<std::vector<std::string>> Of(const Config& config, int32_t gpus) {
+    return SlotEnvironment(config, Variables(), 16, gpus);
+  }
+  static Config Trainer(int32_t slot, int32_t slots) {
+    Config config;
+    config.slot = slot;
+    config.slots = slots;
+    return config;
+  }
+  static Config Program(int32_t slot, int32_t slots, const char* framework = "pytorch") {
+    Config config = Trainer(slot, slots);
+    config.program = {"python", "train.py"};
+    config.framework = framework;
+    return config;
+  }
+  // A pod of MPI has one agent, whatever its slots.
+  static Config Mpi(int32_t slots) {
+    Config config = Program(0, 1, "mpi");
+    config.mpi = "openmpi";
+    config.mpi_slots = slots;
+    return config;
   }
   GetEnv Variables() const {
     return [this](const char* name) -> std::optional<std::string> {
@@ -192,9 +216,8 @@ TEST_F(SlotEnvironmentTest, EachSlotHasItsGpu) {
 
 TEST_F(SlotEnvironmentTest, PodsOfOneMachineTakeTurnsWithItsGpus) {
   const auto gpu = [&](int32_t slots, int32_t slot, int32_t gpus) {
-    return *GpuEnvironment(slot, slots, Variables(), gpus);
+    return *OwnGpu(slot, slots, Variables(), gpus);
   };
-  using Strings = std::vector<std::string>;
   EXPECT_EQ(gpu(1, 0, 8), Strings{}) << "in a container: what it was given";
   variables_["RINGMASTER_LOCAL_RANK"] = "3";
   EXPECT_EQ(gpu(1, 0, 8), (Strings{"CUDA_VISIBLE_DEVICES=3", "RINGMASTER_GPU_TURN=3"}));
@@ -212,6 +235,52 @@ TEST_F(SlotEnvironmentTest, FewerGpusThanSlotsAreRefused) {
       << few.error().message;
   variables_["CUDA_VISIBLE_DEVICES"] = "";  // hidden on purpose: the CPU trains
   EXPECT_TRUE(Of(0, 4, 2).ok());
+}
+
+// LOCAL_RANK selects one of them, as under torchrun.
+TEST_F(SlotEnvironmentTest, EachRankOfAProgramSeesTheGpusOfItsPod) {
+  const Strings unchanged = {"RINGMASTER_SLOT=1", "RINGMASTER_THREADS=8"};
+  EXPECT_EQ(*Of(Program(1, 2), 8), unchanged) << "in a container: what it was given";
+  EXPECT_EQ(*Of(Program(0, 1), 8), Strings{});
+  variables_["CUDA_VISIBLE_DEVICES"] = "GPU-aa,GPU-bb";
+  EXPECT_EQ(*Of(Program(1, 2), 8), unchanged);
+}
+
+TEST_F(SlotEnvironmentTest, ProgramsOfPodsThatShareAMachineSeeAPartOfItsGpus) {
+  const auto gpus = [&](const char* pod, const Config& config, int32_t count) {
+    variables_["RINGMASTER_LOCAL_RANK"] = pod;
+    return Of(config, count)->back();
+  };
+  EXPECT_EQ(gpus("0", Program(0, 2), 4), "CUDA_VISIBLE_DEVICES=0,1");
+  EXPECT_EQ(gpus("1", Program(0, 2), 4), "CUDA_VISIBLE_DEVICES=2,3");
+  EXPECT_EQ(gpus("1", Program(1, 2), 4), "CUDA_VISIBLE_DEVICES=2,3") << "the same for every slot";
+  EXPECT_EQ(gpus("1", Program(1, 2), 3), "CUDA_VISIBLE_DEVICES=2,0") << "they share";
+  EXPECT_EQ(gpus("3", Program(0, 1), 8), "CUDA_VISIBLE_DEVICES=3");
+  EXPECT_EQ(gpus("1", Program(1, 2), 0), "RINGMASTER_THREADS=8") << "no GPU";
+  variables_["CUDA_VISIBLE_DEVICES"] = "7,GPU-aa,5,GPU-bb";
+  EXPECT_EQ(gpus("1", Program(0, 2), 8), "CUDA_VISIBLE_DEVICES=5,GPU-bb");
+}
+
+TEST_F(SlotEnvironmentTest, AProgramWithoutALocalRankHasItsGpu) {
+  EXPECT_EQ(Of(Program(1, 2, "custom"), 8)->at(2), "CUDA_VISIBLE_DEVICES=1");
+  EXPECT_EQ(Of(Program(1, 2, "deepspeed"), 8)->size(), 2U) << "the GPUs of the pod";
+}
+
+TEST_F(SlotEnvironmentTest, APodOfMpiHasAGpuForEachOfItsRanks) {
+  EXPECT_EQ(*Of(Mpi(2), 8), Strings{}) << "in a container: what it was given";
+  variables_["RINGMASTER_LOCAL_RANK"] = "1";
+  EXPECT_EQ(*Of(Mpi(2), 8), Strings{"CUDA_VISIBLE_DEVICES=2,3"});
+  EXPECT_EQ(*Of(Mpi(4), 2), Strings{"CUDA_VISIBLE_DEVICES=0,1"}) << "its ranks share";
+}
+
+TEST_F(SlotEnvironmentTest, FewerGpusThanRanksOfAProgramAreRefused) {
+  for (const char* pod : {"", "1"}) {
+    if (*pod != '\0') variables_["RINGMASTER_LOCAL_RANK"] = pod;
+    const auto few = Of(Program(0, 4), 2);
+    ASSERT_FALSE(few.ok());
+    EXPECT_NE(few.error().message.find("4 ranks, but this pod has 2 GPUs"), std::string::npos)
+        << few.error().message;
+  }
 }
 
 TEST(CountGpus, CountsDeviceFilesOfGpusOnly) {
