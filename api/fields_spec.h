@@ -56,10 +56,10 @@ struct Table<Workers> {
         "Maximum number of workers to which the job may be scaled. Default: `replicas`."),
       F("slots", &Workers::slots, {.min = 1, .max = 999, .max_length = 8, .form = Form::kSlots},
         "Ranks per worker. Each rank is a separate process, with one GPU if the worker has GPUs. With kind "
-        "ranks of pytorch and deepspeed it sees all of them, and selects one by LOCAL_RANK; it must be 1 with "
-        "torchrun, which starts as many ranks as the variable PET_NPROC_PER_NODE has. With framework mpi, the "
-        "slots of the worker in the hosts of mpirun. A number, or `gpu` for the number of GPUs in the limits "
-        "of the training container."),
+        "ranks of pytorch and deepspeed it sees all of them, and selects one by LOCAL_RANK; it must be 1 "
+        "with torchrun, which starts as many ranks as the variable PET_NPROC_PER_NODE has. With framework "
+        "mpi, the slots of the worker in the hosts of mpirun. A number, or `gpu` for the number of GPUs in "
+        "the limits of the training container."),
       F("template", &Workers::template_, {.known_fields = PodTemplateFields},
         "PodTemplateSpec that is merged into the generated pods. Required for every framework except "
         "native."));

@@ -37,6 +37,7 @@
 #include "worker/agent/mpi_rank.h"
 #include "worker/agent/mpi_rsh.h"
 #include "worker/agent/program_agent.h"
+#include "worker/agent/signals.h"
 #include "worker/agent/slot_relay.h"
 #include "worker/agent/slots.h"
 
@@ -67,6 +68,13 @@ void PrepareProcess() {
   // Return the memory of large messages to the system at once.
   ::mallopt(M_MMAP_THRESHOLD, kLargeBlock);
   ::mallopt(M_TRIM_THRESHOLD, kLargeBlock);
+}
+
+void BlockPassedSignals() {
+  sigset_t passed;
+  ::sigemptyset(&passed);
+  agent::AddPassedSignals(passed);
+  ::sigprocmask(SIG_BLOCK, &passed, nullptr);
 }
 
 int RefuseConfiguration(const std::string& message) {
@@ -116,8 +124,11 @@ int Main(int argc, char** argv) {
   if (!command.ok()) return RefuseConfiguration(command.error().message);
   Result<agent::Config> config = agent::LoadConfig(FromEnvironment, folder, std::move(command).value());
   if (!config.ok()) return RefuseConfiguration(config.error().message);
+  const bool is_program = !config->program.empty();
+  if (is_program) BlockPassedSignals();
   if (config->slots == 1) return RunAgent(std::move(*config));
   agent::SlotPrograms programs;
+  programs.pass_signals = is_program;
   programs.agent = [&](int32_t slot, int doorbell) { return RunSlot(*config, slot, doorbell); };
   programs.relay = [&](std::vector<Fd> doorbells) { return RunRelay(*config, std::move(doorbells)); };
   return agent::SuperviseSlots(config->slots, programs);

@@ -30,6 +30,7 @@
 #include "base/pipe.h"
 #include "worker/agent/find_program.h"
 #include "worker/agent/mpi_hydra.h"
+#include "worker/agent/signals.h"
 #include "worker/agent/termination.h"
 #include "worker/agent/unix_address.h"
 
@@ -245,6 +246,7 @@ Status MpiPod::Open() {
   sigset_t mask;
   ::sigemptyset(&mask);
   for (const int signal : {SIGTERM, SIGINT, SIGCHLD}) ::sigaddset(&mask, signal);
+  AddPassedSignals(mask);
   ::sigprocmask(SIG_BLOCK, &mask, nullptr);
   signals_ = Fd(::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals_.valid()) return ErrnoError("signalfd", errno);
@@ -377,8 +379,10 @@ void MpiPod::OnSignals() {
   signalfd_siginfo info = {};
   bool children = false;
   while (::read(signals_.get(), &info, sizeof info) == sizeof info) {
-    children = children || info.ssi_signo == SIGCHLD;
-    if (info.ssi_signo == SIGCHLD || std::exchange(stopping_, true)) continue;
+    const auto signal = static_cast<int>(info.ssi_signo);
+    children = children || signal == SIGCHLD;
+    if (IsPassed(signal)) Pass(signal);
+    if (signal == SIGCHLD || IsPassed(signal) || std::exchange(stopping_, true)) continue;
     // The launcher would end the ranks within a second: they get the time that they have instead.
     for (const auto& rank : ranks_)
       if (rank->pid > 0) ::kill(rank->pid, SIGTERM);
@@ -389,6 +393,13 @@ void MpiPod::OnSignals() {
     if (pid <= 0) break;
     OnChild(pid, status);
   }
+}
+
+// A pod of the role launcher has no ranks: its launcher decides what to pass on to them.
+void MpiPod::Pass(int signal) const {
+  for (const auto& rank : ranks_)
+    if (rank->pid > 0) ::kill(rank->pid, signal);
+  if (ranks_.empty() && launcher_ > 0 && !launcher_code_) ::kill(launcher_, signal);
 }
 
 void MpiPod::OnChild(pid_t pid, int status) {

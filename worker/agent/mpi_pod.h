@@ -8,7 +8,7 @@
 //  - learns from the wrappers of the ranks (mpi_rank.h) how each rank ends, and reports to the agent through
 //    the socket kMpiCounts: "RANK SIZE" for a success, and kMpiFailed with a text for the first failure.
 // It ends with the exit code of the launcher, or of the first rank or daemon that has failed. It has no state
-// that outlives an incarnation.
+// that outlives an incarnation. Signals reach the ranks of the pod, not the launcher, which may end by them.
 //
 // Main thread only. REQUIRES: the signals are not blocked, and SIGPIPE is ignored or default.
 #pragma once
@@ -58,6 +58,7 @@ class MpiPod {
   Status StartLauncher();
   void Wait();
   void OnSignals();
+  void Pass(int signal) const;
   void OnChild(pid_t pid, int status);
   void Accept(Time now);
   void AcceptRanks();

@@ -31,6 +31,7 @@
 #include "worker/agent/mpi_channel.h"
 #include "worker/agent/mpi_files.h"
 #include "worker/agent/resolver.h"
+#include "worker/agent/signals.h"
 
 namespace ringmaster::agent {
 namespace {
@@ -181,7 +182,8 @@ Result<RshCommand> ParseRsh(const std::vector<std::string>& words) {
 int RunRsh(const std::vector<std::string>& words) {
   sigset_t mask;
   ::sigemptyset(&mask);
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2}) ::sigaddset(&mask, signal);
+  for (const int signal : {SIGTERM, SIGINT}) ::sigaddset(&mask, signal);
+  AddPassedSignals(mask);
   ::sigprocmask(SIG_BLOCK, &mask, nullptr);
   const Fd signals(::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
   ::signal(SIGPIPE, SIG_IGN);

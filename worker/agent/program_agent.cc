@@ -25,6 +25,7 @@
 #include "worker/agent/mpi_files.h"
 #include "worker/agent/preload_command.h"
 #include "worker/agent/program_environment.h"
+#include "worker/agent/signals.h"
 #include "worker/agent/slot_relay.h"
 #include "worker/agent/termination.h"
 
@@ -110,6 +111,7 @@ int ProgramAgent::Run() {
   sigset_t mask;
   ::sigemptyset(&mask);
   for (const int signal : {SIGTERM, SIGINT, SIGCHLD}) ::sigaddset(&mask, signal);
+  AddPassedSignals(mask);
   signals_ = Fd(::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
   CHECK(signals_.valid(), "signalfd: error {}", errno);
   Feed(program::Started{});
@@ -360,10 +362,14 @@ void ProgramAgent::OnSignals() {
   signalfd_siginfo info = {};
   bool children = false;
   while (::read(signals_.get(), &info, sizeof info) == sizeof info) {
-    if (info.ssi_signo == SIGCHLD) {
+    const auto signal = static_cast<int>(info.ssi_signo);
+    if (signal == SIGCHLD) {
       children = true;
+    } else if (IsPassed(signal)) {
+      log::Info("signal {}: {}", signal, program_ ? "to the program" : "no program runs");
+      if (program_) program_->Signal(signal);
     } else {
-      log::Info("signal {}: leaving", info.ssi_signo);
+      log::Info("signal {}: leaving", signal);
       Feed(program::Terminate{});
     }
   }

@@ -2,10 +2,11 @@
 
 // ProgramAgent runs a user's program in a worker: one event loop passes events of the program, the
 // coordinator connection and the process's signals to rendezvous::ProgramMemberCore, and performs its
-// commands. It can run as PID 1: it reaps orphans and passes SIGTERM on, once the coordinator agrees.
+// commands. It can run as PID 1: it reaps orphans and passes SIGTERM on, once the coordinator agrees, and the
+// signals of signals.h at once.
 //
-// Not thread-safe; main thread only. REQUIRES: SIGTERM, SIGINT and SIGCHLD are blocked before Run, and this
-// process has no children (main.cc).
+// Not thread-safe; main thread only. REQUIRES: SIGTERM, SIGINT, SIGCHLD and the signals of signals.h are
+// blocked before Run, and this process has no children (main.cc).
 #pragma once
 
 #include <deque>

@@ -28,6 +28,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/pipe.h"
 #include "worker/agent/find_program.h"
 
@@ -38,6 +39,7 @@ namespace {
 constexpr std::array<std::string_view, 4> kHidden = {"RINGMASTER_SECRET_FILE", "RINGMASTER_COORDINATOR",
                                                      "RINGMASTER_CA_FILE", "RINGMASTER_TERMINATION_LOG"};
 constexpr std::string_view kUnbuffered = "PYTHONUNBUFFERED";
+constexpr int kMaxDepth = 16;  // of processes below the agent
 
 std::string_view NameOf(std::string_view variable) { return variable.substr(0, variable.find('=')); }
 
@@ -120,7 +122,6 @@ std::vector<pid_t> ChildrenOf(pid_t pid) {
 
 // Adds what `pid` and its descendants do, and the CPU times of those that they have collected.
 void ObserveBelow(pid_t pid, int depth, long long* ticks, bool* stopped) {
-  constexpr int kMaxDepth = 16;
   const Result<std::string> stat = ReadFile(fmt::format("/proc/{}/stat", pid));
   if (!stat.ok()) return;
   // The fields after the name, which may contain anything: the state, and 11 to 14 are times.
@@ -136,6 +137,35 @@ void ObserveBelow(pid_t pid, int depth, long long* ticks, bool* stopped) {
   }
   if (depth >= kMaxDepth) return;
   for (const pid_t child : ChildrenOf(pid)) ObserveBelow(child, depth + 1, ticks, stopped);
+}
+
+// Whether the process catches the signal, or blocks it to read it from a descriptor.
+bool Takes(pid_t pid, int signal) {
+  const Result<std::string> status = ReadFile(fmt::format("/proc/{}/status", pid));
+  if (!status.ok()) return false;
+  for (const std::string_view field : {"\nSigCgt:\t", "\nSigBlk:\t"}) {
+    const size_t at = status->find(field);
+    if (at == std::string::npos) continue;
+    uint64_t mask = 0;
+    std::from_chars(status->data() + at + field.size(), status->data() + status->size(), mask, 16);
+    if (((mask >> (signal - 1)) & 1) != 0) return true;
+  }
+  return false;
+}
+
+// Adds the first process on each path from `pid` down that takes the signal. What is below it is its own
+// matter: processes that Python has forked have its handlers.
+void AddReceivers(pid_t pid, int signal, int depth, std::vector<pid_t>& out) {
+  if (Takes(pid, signal)) return out.push_back(pid);
+  if (depth >= kMaxDepth) return;
+  for (const pid_t child : ChildrenOf(pid)) AddReceivers(child, signal, depth + 1, out);
+}
+
+// Whether the standard input of the process is a pipe, as that of `tee` in `python train.py | tee log`.
+bool ReadsPipe(pid_t pid) {
+  std::error_code error;
+  const auto input = std::filesystem::read_symlink(fmt::format("/proc/{}/fd/0", pid), error);
+  return !error && input.native().starts_with("pipe:");
 }
 
 }  // namespace
@@ -187,12 +217,23 @@ std::vector<std::string> ProgramProcess::EnvironmentWith(const std::vector<std::
   return environment;
 }
 
-void ProgramProcess::Terminate() const {
-  if (!exit_code_) ::kill(pid_, SIGTERM);
+void ProgramProcess::Terminate() {
+  if (exit_code_) return;
+  stopping_ = true;
+  ::kill(pid_, SIGTERM);
+}
+
+void ProgramProcess::Signal(int signal) const {
+  if (exit_code_) return;
+  std::vector<pid_t> receivers;
+  AddReceivers(pid_, signal, 0, receivers);
+  if (receivers.empty()) receivers.push_back(pid_);
+  for (const pid_t pid : receivers) ::kill(pid, signal);
 }
 
 // Orphans that left the group become children of this process when their parents die: Reap kills them then.
-void ProgramProcess::Kill(pid_t spare) const {
+void ProgramProcess::Kill(pid_t spare) {
+  stopping_ = false;
   if (!exit_code_) ::kill(-pid_, SIGKILL);
   for (const pid_t child : ChildrenOfThis(spare)) ::kill(child, SIGKILL);
 }
@@ -204,15 +245,36 @@ std::optional<int> ProgramProcess::Reap(pid_t spare) {
     if (info.si_pid == 0 || info.si_pid == spare) break;  // SpareProgram collects the spare
     const bool first = info.si_pid == pid_;
     // Kill its process group as long as the id cannot have been reused.
-    if (first) ::kill(-pid_, SIGKILL);
+    if (first && !stopping_) ::kill(-pid_, SIGKILL);
     int status = 0;
     ::waitpid(info.si_pid, &status, 0);
     if (first) exit_code_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   }
   if (!exit_code_) return std::nullopt;
-  if (ChildrenOfThis(spare).empty()) return exit_code_;
-  Kill(spare);
+  const std::vector<pid_t> rest = ChildrenOfThis(spare);
+  if (rest.empty()) return exit_code_;
+  if (stopping_)
+    TerminateRest(rest);
+  else
+    Kill(spare);
   return std::nullopt;
+}
+
+// Only the orphans themselves, and each once: they may need their children while they save, and take a second
+// SIGTERM as an order to end at once. The orphans that they leave are here next time.
+void ProgramProcess::TerminateRest(const std::vector<pid_t>& rest) {
+  const auto contains = [](const std::vector<pid_t>& pids, pid_t pid) {
+    return std::find(pids.begin(), pids.end(), pid) != pids.end();
+  };
+  std::erase_if(terminated_, [&](pid_t pid) { return !contains(rest, pid); });
+  for (const pid_t pid : rest) {
+    if (contains(terminated_, pid)) continue;
+    terminated_.push_back(pid);
+    // A program that saves may print into it: it ends with its input.
+    if (ReadsPipe(pid) && !Takes(pid, SIGTERM)) continue;
+    log::Info("SIGTERM to pid={}, which the first process of the program has left", pid);
+    ::kill(pid, SIGTERM);
+  }
 }
 
 ProgramProcess::Activity ProgramProcess::Observe(pid_t spare) const {

@@ -39,15 +39,20 @@ class ProgramProcess {
   Fd TakeStdout() { return std::move(stdout_); }
   Fd TakeStderr() { return std::move(stderr_); }
 
-  // Sends SIGTERM to the process that was started. Its children are its own matter.
-  void Terminate() const;
+  // Sends SIGTERM to the process that was started. Its children are its own matter, until it has ended: a
+  // shell ends at once, and Reap sends SIGTERM to the program behind it.
+  void Terminate();
+  // Sends another signal to the process that was started. Where that neither catches nor blocks it, like a
+  // shell, those of its descendants get it that do.
+  void Signal(int signal) const;
   // In these, `spare` is a child of this process that is not part of the program; -1: none.
 
   // Sends SIGKILL to all processes of the program.
-  void Kill(pid_t spare = -1) const;
+  void Kill(pid_t spare = -1);
 
-  // Collects children that have ended, and kills what the program's first process leaves behind. Returns the
-  // exit code of that process (128 + signal for signals) once no process is left; call it at every SIGCHLD.
+  // Collects children that have ended, and kills what the program's first process leaves behind; after
+  // Terminate it sends SIGTERM instead, until Kill. Returns the exit code of the first process (128 + signal
+  // for signals) once no process is left; call it at every SIGCHLD.
   std::optional<int> Reap(pid_t spare = -1);
   // Returns the exit code of its first process, while others may still be dying.
   std::optional<int> exit_code() const { return exit_code_; }
@@ -60,10 +65,14 @@ class ProgramProcess {
   Activity Observe(pid_t spare = -1) const;
 
  private:
+  void TerminateRest(const std::vector<pid_t>& rest);
+
   pid_t pid_ = -1;
   Fd stdout_;
   Fd stderr_;
   std::optional<int> exit_code_;
+  bool stopping_ = false;          // SIGTERM was sent, and no SIGKILL
+  std::vector<pid_t> terminated_;  // of the processes that the first one has left: they have got SIGTERM
 };
 
 // A port for the next program of this agent: bound, so that no other process gets it, until it is released.

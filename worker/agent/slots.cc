@@ -21,6 +21,8 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "worker/agent/doorbell.h"
+#include "worker/agent/program_environment.h"
+#include "worker/agent/signals.h"
 
 namespace ringmaster::agent {
 namespace {
@@ -56,6 +58,11 @@ class SlotAgents {
     leaving_ = true;
     for (const auto& [pid, agent] : agents_) {
       if (agent.slot != kRelay) ::kill(pid, SIGTERM);
+    }
+  }
+  void Pass(int signal) const {
+    for (const auto& [pid, agent] : agents_) {
+      if (agent.slot != kRelay) ::kill(pid, signal);
     }
   }
   // Ends the relay when it has sent the last messages of the agents.
@@ -175,6 +182,7 @@ int SuperviseSlots(int32_t slots, const SlotPrograms& programs, Duration short_l
   sigset_t ours;
   ::sigemptyset(&ours);
   for (const int signal : {SIGTERM, SIGINT, SIGCHLD}) ::sigaddset(&ours, signal);
+  if (programs.pass_signals) AddPassedSignals(ours);
   bool ending = false;
   while (!agents.relay_ended()) {
     if (agents.empty() && !std::exchange(ending, true)) agents.EndRelay();
@@ -183,6 +191,8 @@ int SuperviseSlots(int32_t slots, const SlotPrograms& programs, Duration short_l
     CHECK(error == 0, "sigwait: error {}", error);
     if (signal == SIGCHLD) {
       agents.Reap();
+    } else if (IsPassed(signal)) {
+      agents.Pass(signal);
     } else if (!agents.empty()) {
       log::Info("signal {}: all slots leave", signal);
       agents.Leave();

@@ -27,6 +27,7 @@ namespace ringmaster::agent {
 struct SlotPrograms {
   std::function<int(int32_t slot, int doorbell)> agent;
   std::function<int(std::vector<Fd> doorbells)> relay;
+  bool pass_signals = false;  // to each agent: those of signals.h, which are blocked then
 };
 
 // Runs the programs in separate processes and returns the pod's exit code. One that is killed before

@@ -11,10 +11,12 @@
 
 #include <filesystem>
 #include <map>
+#include <set>
 
 #include "base/file.h"
 #include "base/pipe.h"
 #include "tests/unit/agent/rig.h"
+#include "worker/agent/signals.h"
 
 namespace ringmaster::agent {
 namespace {
@@ -36,6 +38,20 @@ int RunUntilSigterm(int32_t slot, int fd) {
   return 0;
 }
 
+// Replaces the agent of a program: reports each signal that it gets as its slot, too.
+int ReportSignals(int32_t slot, int fd) {
+  sigset_t all;
+  ::sigemptyset(&all);
+  ::sigaddset(&all, SIGTERM);
+  AddPassedSignals(all);
+  for (int32_t report = slot;;) {
+    const Hello hello = {report, ::getpid()};
+    if (::write(fd, &hello, sizeof hello) != sizeof hello) return 99;
+    ::sigwait(&all, &report);
+    if (report == SIGTERM) return 0;
+  }
+}
+
 constexpr int32_t kRelay = -1;  // the slot by which the relay reports itself, where a test asks for it
 
 // Runs SuperviseSlots in a separate process, as in a pod.
@@ -53,9 +69,11 @@ class Pod {
     sigset_t ours;
     ::sigemptyset(&ours);
     for (const int signal : {SIGTERM, SIGINT, SIGCHLD}) ::sigaddset(&ours, signal);
+    AddPassedSignals(ours);
     ::sigprocmask(SIG_BLOCK, &ours, nullptr);
     const Fd nowhere(::open("/dev/null", O_WRONLY | O_CLOEXEC));
     SlotPrograms programs;
+    programs.pass_signals = true;
     programs.agent = [&](int32_t slot, int) {
       ::_exit(run_agent(slot, write.get()));
       return 0;
@@ -148,6 +166,22 @@ TEST(SuperviseSlots, AKilledRelayRestartsAndTheAgentsContinue) {
 TEST(SuperviseSlots, AFailedAgentEndsThePodWithItsCode) {
   Pod pod(3, seconds(1), [](int32_t slot, int fd) { return slot == 1 ? 64 : RunUntilSigterm(slot, fd); });
   EXPECT_EQ(pod.Wait(), 64);
+}
+
+TEST(SuperviseSlots, SignalsForTheProgramReachEverySlotAndNotTheRelay) {
+  Pod pod(2, seconds(1), ReportSignals, true);
+  const auto all = pod.NextOf(3);
+  for (const int signal : kPassedSignals) {
+    ::kill(pod.pid(), signal);
+    const Hello first = pod.Next();
+    const Hello second = pod.Next();
+    EXPECT_EQ(first.slot, signal);
+    EXPECT_EQ(second.slot, signal);
+    EXPECT_EQ((std::set<pid_t>{first.pid, second.pid}), (std::set<pid_t>{all.at(0), all.at(1)}));
+  }
+  EXPECT_EQ(::kill(all.at(kRelay), 0), 0);
+  ::kill(pod.pid(), SIGTERM);
+  EXPECT_EQ(pod.Wait(), 0);
 }
 
 TEST(SuperviseSlots, AgentsDoNotOutliveThePod) {
