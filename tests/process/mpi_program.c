@@ -5,9 +5,11 @@
  *
  *   mpi_program CHECKPOINT STEPS [FAULT]
  *
- * Faults of rank 1, in every start: import (before MPI is there), exit (at step 5).
+ * Faults of rank 1, in every start: import (before MPI is there), exit (at step 5). With "signal", every rank waits
+ * for a SIGUSR1 before it ends.
  */
 #include <mpi.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +18,13 @@
 static const char* Variable(const char* name) {
   const char* value = getenv(name);
   return value == NULL ? "?" : value;
+}
+
+static volatile sig_atomic_t signals = 0;
+
+static void Count(int number) {
+  (void)number;
+  ++signals;
 }
 
 static void Save(const char* path, long step, long state) {
@@ -38,6 +47,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   MPI_Init(&argc, &argv);
+  if (strcmp(fault, "signal") == 0) signal(SIGUSR1, Count);
   int rank = 0, size = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -49,6 +59,7 @@ int main(int argc, char** argv) {
   }
   MPI_Bcast(place, 2, MPI_LONG, 0, MPI_COMM_WORLD);
   printf("rank %d of %d on %s\n", rank, size, Variable("RINGMASTER_POD"));
+  printf("rank %d sees GPUs %s\n", rank, Variable("CUDA_VISIBLE_DEVICES"));
   fflush(stdout);
   for (long step = place[0] + 1; step <= steps; ++step) {
     if (rank == 1 && step >= 5 && strcmp(fault, "exit") == 0) {
@@ -65,6 +76,9 @@ int main(int argc, char** argv) {
     fflush(stdout);
     Save(path, step, place[1]);
   }
+  while (strcmp(fault, "signal") == 0 && signals == 0) usleep(20000);
+  if (signals > 0) printf("rank %d got %d signals\n", rank, (int)signals);
+  fflush(stdout);
   MPI_Finalize();
   return 0;
 }

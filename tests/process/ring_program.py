@@ -9,7 +9,10 @@ error, every time), `orphan` (starts a process in another session, writes its pi
 SIGKILL), `stubborn` (every rank ignores SIGTERM), `hang` (blocks after some steps), `stop` (stops itself after some
 steps). `mute` blocks at once, and no rank reports anything. `compute` computes for a while before the first step.
 With `endless`, rank 1 does not end. With `report` and `trainer`, rank 0 reports by the Python package, and as the Trainer
-of Hugging Face does. `preload` imports a slow module, and blocks after some steps.
+of Hugging Face does. `preload` imports a slow module, and blocks after some steps. `place`: every rank prints a line and
+writes its variables to CHECKPOINT.INCARNATION.RANK, and the last one fails after some steps. `save`: on SIGTERM, every rank
+writes CHECKPOINT.saved.RANK with the help of a process that SIGTERM ends. `signals`: every rank waits for SIGNALS before it
+ends, and writes CHECKPOINT.signals.RANK.
 """
 
 import hashlib
@@ -23,6 +26,8 @@ import sys
 import time
 
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+SIGNALS = [signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2]
+VARIABLES = ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "RINGMASTER_SLOT", "CUDA_VISIBLE_DEVICES"]
 
 
 def receive(connection):
@@ -86,6 +91,43 @@ def fail_later(fault, step):
         os.kill(os.getpid(), signal.SIGSTOP)
 
 
+def report_place(checkpoint):
+    print(f"rank {RANK} is here")
+    place = {name: os.environ.get(name) for name in VARIABLES}
+    checkpoint.with_suffix(f".{os.environ['RINGMASTER_INCARNATION']}.{RANK}").write_text(json.dumps(place))
+
+
+def save_on_sigterm(checkpoint):
+    helper = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+
+    def save(*_):
+        print(f"rank {RANK} saves")
+        try:
+            state = f"without its helper: {helper.wait(0.5)}"
+        except subprocess.TimeoutExpired:
+            state = "saved"
+        checkpoint.with_suffix(f".saved.{RANK}").write_text(state)
+        print(f"rank {RANK} has saved")
+        sys.exit(1)
+
+    signal.signal(signal.SIGTERM, save)
+
+
+def collect_signals(checkpoint):
+    """Returns a function that waits until each of SIGNALS has come."""
+    reader, writer = os.pipe()
+    for number in SIGNALS:
+        signal.signal(number, lambda number, _: os.write(writer, bytes([number])))
+
+    def wait():
+        received = b""
+        while len(received) < len(SIGNALS):
+            received += os.read(reader, 1)
+        checkpoint.with_suffix(f".signals.{RANK}").write_text(json.dumps(sorted(received)))
+
+    return wait
+
+
 def report(fault, step, steps, loss):
     if fault == "report":
         import ringmaster
@@ -113,6 +155,11 @@ def main():
         import slow_module
         checkpoint.with_suffix(f".{os.environ['RINGMASTER_INCARNATION']}.{RANK}").write_text(slow_module.IMPORTED_BY)
     first, state = json.loads(checkpoint.read_text()) if checkpoint.exists() else (0, 0)
+    if fault == "place":
+        report_place(checkpoint)
+    if fault == "save":
+        save_on_sigterm(checkpoint)
+    wait_for_signals = collect_signals(checkpoint) if fault == "signals" else None
     orphaned = checkpoint.with_suffix(".orphan").exists()
     if fault == "compute":
         compute(6)
@@ -122,6 +169,8 @@ def main():
     for step in range(first + 1, steps + 1):
         if RANK == 1 and first == 0:
             fail_later(fault, step)
+        if RANK == WORLD - 1 and first == 0 and fault == "place" and step == 50:
+            sys.exit("its disk is full")
         state = (state * 31 + total(connections, part(step, RANK))) % 2**61
         if RANK == 0:
             # First the report: a step whose checkpoint is missing is done and reported again.
@@ -131,6 +180,8 @@ def main():
             fresh.rename(checkpoint)
     if RANK == 1 and fault == "endless":
         signal.pause()
+    if wait_for_signals:
+        wait_for_signals()
 
 
 main()
