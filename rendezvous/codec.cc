@@ -73,6 +73,7 @@ void Visit(V& v, Progress& m) {
   v.Count("checkpointStep", m.checkpoint_step), v("checkpointFailure", m.checkpoint_failure);
   v("note", m.note), v.Name("transport", m.transport);
   v("validation", m.validation), v("damagedCheckpoint", m.damaged_checkpoint);
+  v.Count("secondsLeft", m.seconds_left);
 }
 template <class V>
 void Visit(V& v, Done& m) {

@@ -136,6 +136,7 @@ struct Progress {
   std::optional<ValidationResult> validation = {};  // during training; Done has that after the last step
   // Why a checkpoint that is newer than the one that this member has loaded could not be used.
   std::optional<std::string> damaged_checkpoint = {};
+  std::optional<int64_t> seconds_left = {};  // until the end of training, as the program estimates it
   bool operator==(const Progress&) const = default;
 };
 

@@ -288,6 +288,7 @@ void ProgramCoordinator::OnProgress(const Peer& peer, const Progress& progress, 
     report_.samples_per_second = old == 0 ? rate : 0.7 * old + 0.3 * rate;
   }
   if (progress.total_steps > 0) report_.total_steps = progress.total_steps;
+  if (progress.seconds_left) report_.seconds_left = std::max<int64_t>(0, *progress.seconds_left);
   if (progress.checkpoint_step)
     report_.checkpoint_step = std::max(report_.checkpoint_step, *progress.checkpoint_step);
   report_dirty_ = true;
@@ -328,6 +329,7 @@ void ProgramCoordinator::RefreshReport() {
   report_dirty_ = report_announced_ = false;
   report_.generation = current_;
   report_.step = newest_step_;
+  if (stage_ != Stage::kRunning) report_.seconds_left = 0;
   report_.live_pods.clear();
   report_.silent_pods.clear();
   std::map<std::string, int32_t> members_of;

@@ -469,6 +469,7 @@ void ProgramCoordinator::Publish(std::vector<Peer*> members, Time now) {
   formed_at_ = now;
   incident_due_ = ranks_due_ = kNever;
   ++report_.generations;
+  report_.seconds_left = 0;
   report_dirty_ = true;
   SendTo start{{}, start_message_};
   for (Peer* peer : members) {

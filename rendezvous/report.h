@@ -53,6 +53,7 @@ struct Report {
   int64_t total_steps = 0;
   double loss = 0;
   double samples_per_second = 0;  // while it trains: over the time of the steps
+  int64_t seconds_left = 0;       // of programs: what the one that runs has estimated; 0: unknown
   int64_t kept_samples = 0;       // of the steps that this coordinator saw committed for the first time
   int64_t checkpoint_step = -1;
   std::string checkpoint_failure;         // why the newest checkpoint could not be written; empty: no failure

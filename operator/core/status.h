@@ -304,6 +304,7 @@ struct ProgressView {
   double loss = 0;
   double samples_per_second = 0;
   int64_t checkpoint_step = -1;
+  int64_t seconds_left = 0;  // that a program has estimated; 0: unknown
   bool operator==(const ProgressView&) const = default;
 };
 

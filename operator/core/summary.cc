@@ -452,8 +452,12 @@ Display Summarize(const Observed& o, const Ledger& ledger, Time now) {
     // A new coordinator reports 0 until its first gang has formed. The recorded generation fences all earlier
     // ones, so it never decreases.
     display.gang_generation = std::max(before.gang_generation, o.report->generation);
-    display.progress = {o.report->step, o.report->total_steps, Rounded(o.report->loss, 6),
-                        Rounded(o.report->samples_per_second, 4), o.report->checkpoint_step};
+    display.progress = {o.report->step,
+                        o.report->total_steps,
+                        Rounded(o.report->loss, 6),
+                        Rounded(o.report->samples_per_second, 4),
+                        o.report->checkpoint_step,
+                        o.report->seconds_left};
     if (!o.report->transport.empty()) display.transport = o.report->transport;
     if (!o.report->facts.empty()) display.devices = DevicesOf(o.report->facts);
     if (o.report->done && o.report->done->finished) display.weights_hash = o.report->done->weights_hash;

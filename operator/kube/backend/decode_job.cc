@@ -138,6 +138,7 @@ std::shared_ptr<const JobRecord> DecodeJob(const Json& object, const Meta& meta,
   api::Status status;
   if (auto node = api::NodeFromJson(json::Child(object, "status")); node.ok()) api::ReadValue(*node, status);
   record->status = DecodeStatus(status, clock);
+  if (record->spec->job.programs) record->status.display.progress.seconds_left = status.progress.etaSeconds;
   ClampTimes(record->status, record->spec->job, now);
   return record;
 }

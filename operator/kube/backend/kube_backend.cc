@@ -42,6 +42,7 @@ bool DiffersInProgressOnly(rendezvous::Report& before, rendezvous::Report& after
   before.kept_samples = after.kept_samples;
   before.step = after.step;
   before.checkpoint_step = after.checkpoint_step;
+  before.seconds_left = after.seconds_left;
   const bool same = before == after;
   after.loss = loss;
   after.samples_per_second = speed;

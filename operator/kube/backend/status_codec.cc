@@ -195,7 +195,8 @@ std::optional<api::Goodput> GoodputOf(const core::Goodput& goodput) {
 
 int64_t SecondsLeft(const core::ProgressView& progress, const api::TrainingJob& job) {
   const int64_t steps = progress.total_steps - progress.step;
-  if (steps <= 0 || !job.spec.training || !(progress.samples_per_second > 0)) return 0;
+  if (!job.spec.training) return progress.seconds_left;
+  if (steps <= 0 || !(progress.samples_per_second > 0)) return 0;
   const double left =
       static_cast<double>(steps) * job.spec.training->batch.samplesPerStep / progress.samples_per_second;
   constexpr double kTooFar = 1e12;

@@ -3,9 +3,10 @@
 // Converts the core's status to the API's and back. Pure.
 //
 // All of core::Ledger and core::Display is preserved: DecodeStatus(EncodeStatus(s)) == s, for times in whole
-// microseconds and texts within the API's bounds. Longer texts are truncated, since the API server would
-// reject the whole status. Users and programs read the conditions and numbers; `ledger` has what only the
-// operator needs.
+// microseconds and texts within the API's bounds. The exception is the time left: where it follows from the
+// other members, the core does not have it, so DecodeJob (decode_job.h) reads it for programs only. Longer
+// texts are truncated, since the API server would reject the whole status. Users and programs read the
+// conditions and numbers; `ledger` has what only the operator needs.
 #pragma once
 
 #include <string>

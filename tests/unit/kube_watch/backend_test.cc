@@ -74,6 +74,7 @@ TEST_F(BackendTest, ProgressAloneNotifiesOncePerInterval) {
     report.samples_per_second = step;
     report.kept_samples = 32 * step;
     report.checkpoint_step = step / 10;
+    report.seconds_left = 100 - step;
     backend_->SetReport(kKey, report);
   }
   EXPECT_EQ(notified, 1);

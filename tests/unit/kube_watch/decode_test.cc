@@ -541,6 +541,28 @@ TEST(StatusCodecTest, RanksAreRanges) {
     EXPECT_TRUE(read(bad).empty()) << bad;
 }
 
+TEST(DecodeJobTest, TheTimeLeftIsReadOfProgramsOnly) {
+  Json job = {{"metadata", {{"name", "gpt"}, {"namespace", "ml"}, {"uid", "u"}, {"generation", 1}}},
+              {"spec",
+               {{"framework", "pytorch"},
+                {"workers",
+                 {{"replicas", 8},
+                  {"template",
+                   {{"spec",
+                     {{"containers",
+                       Json::array({{{"name", "worker"}, {"image", "i"}, {"command", {"python"}}}})}}}}}}}}},
+              {"status", {{"progress", {{"etaSeconds", 90}}}}}};
+  const auto time_left = [&](bool programs) {
+    const auto record = DecodeJob(job, ReadMeta(job), nullptr, kClock, kNow);
+    EXPECT_EQ(record->spec->problem, "");
+    EXPECT_EQ(record->spec->job.programs, programs);
+    return record->status.display.progress.seconds_left;
+  };
+  EXPECT_EQ(time_left(true), 90);
+  job["spec"]["launch"] = {{"kind", "none"}};
+  EXPECT_EQ(time_left(false), 0);
+}
+
 TEST(DecodeJobTest, SpecIsParsedOncePerGeneration) {
   Json job = {{"metadata", {{"name", "gpt"}, {"namespace", "ml"}, {"uid", "u"}, {"generation", 4}}},
               {"spec",

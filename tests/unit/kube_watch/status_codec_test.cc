@@ -244,6 +244,16 @@ TEST(StatusCodecTest, JsonRoundTrip) {
   }
 }
 
+TEST(StatusCodecTest, TheTimeLeftOfAProgramIsItsEstimate) {
+  api::TrainingJob job = SomeJob();
+  job.spec.training.reset();
+  core::Status status;
+  status.display.progress = {0, 0, 0, 0, -1, 90};
+  const api::Status written = EncodeStatus(status, job, kCodecClock);
+  EXPECT_EQ(written.progress.etaSeconds, 90);
+  EXPECT_EQ(written.progress.eta, "1m30s");
+}
+
 TEST(StatusCodecTest, DisplayValuesAreDerived) {
   core::Status status;
   status.display.replicas = 8;

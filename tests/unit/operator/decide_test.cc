@@ -203,10 +203,12 @@ TEST(Decide, ProgressAloneIsWrittenOncePerInterval) {
   EXPECT_LE(*early.requeue_at, kT0 + o.job.progress_interval);
   o.report->loss = 2.123456789012345;
   o.report->samples_per_second = 1234.5678;
+  o.report->seconds_left = 60;
   Settle(o, kT0 + o.job.progress_interval);
   EXPECT_EQ(o.status.display.progress.step, 11);
   EXPECT_EQ(o.status.display.progress.loss, 2.12346);
   EXPECT_EQ(o.status.display.progress.samples_per_second, 1235);
+  EXPECT_EQ(o.status.display.progress.seconds_left, 60);
 }
 
 TEST(Decide, GrowingCreatesOnlyTheMissingRanks) {

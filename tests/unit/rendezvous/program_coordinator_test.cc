@@ -332,6 +332,28 @@ TEST_F(ProgramCoordinatorTest, CountsFailuresWithoutAStepInBetween) {
   EXPECT_EQ(report().failures_without_progress, 0);
 }
 
+TEST_F(ProgramCoordinatorTest, TheTimeLeftIsThatOfTheProgramThatRuns) {
+  Make(1, 1, 1);
+  Form({0});
+  Progress progress;
+  progress.seconds_left = 120;
+  On(MessageFrom{ConnectionOf(0), progress});
+  EXPECT_EQ(report().seconds_left, 120);
+  progress.seconds_left.reset();
+  On(MessageFrom{ConnectionOf(0), progress});
+  EXPECT_EQ(report().seconds_left, 120) << "a report without it changes nothing";
+  End(0, 137);
+  EXPECT_EQ(report().seconds_left, 0);
+  On(AllowRestart{report().incident->generation});
+  EXPECT_TRUE(Runs(0));
+  EXPECT_EQ(report().seconds_left, 0);
+  progress.seconds_left = 60;
+  On(MessageFrom{ConnectionOf(0), progress});
+  EXPECT_EQ(report().seconds_left, 60);
+  End(0, 0);
+  EXPECT_EQ(report().seconds_left, 0) << "the job has ended";
+}
+
 TEST_F(ProgramCoordinatorTest, AProgramThatDoesNotStopKeepsItsPodOut) {
   Make(1, 2, 2);
   Form({0, 1});
