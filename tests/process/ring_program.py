@@ -8,13 +8,15 @@ FAULT happens in rank 1, in an incarnation that starts at step 0: `exit` (exit c
 error, every time), `orphan` (starts a process in another session, writes its pid to CHECKPOINT.orphan, dies of
 SIGKILL), `stubborn` (every rank ignores SIGTERM), `hang` (blocks after some steps), `stop` (stops itself after some
 steps). `mute` blocks at once, and no rank reports anything. `compute` computes for a while before the first step.
-With `endless`, rank 1 does not end. With `report` and `trainer`, rank 0 reports by the Python package, and as the Trainer
-of Hugging Face does. `preload` imports a slow module, and blocks after some steps. `place`: every rank prints a line and
+With `endless`, rank 1 does not end. With `report`, `trainer` and `kubeflow`, rank 0 reports by the Python package, as the
+Trainer of Hugging Face does, and as its callback for Kubeflow Trainer does. `preload` imports a slow module, and blocks after
+some steps. `place`: every rank prints a line and
 writes its variables to CHECKPOINT.INCARNATION.RANK, and the last one fails after some steps. `save`: on SIGTERM, every rank
 writes CHECKPOINT.saved.RANK with the help of a process that SIGTERM ends. `signals`: every rank waits for SIGNALS before it
 ends, and writes CHECKPOINT.signals.RANK.
 """
 
+import datetime
 import hashlib
 import json
 import os
@@ -24,6 +26,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 SIGNALS = [signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2]
@@ -128,6 +131,21 @@ def collect_signals(checkpoint):
     return wait
 
 
+def post(step, steps, loss):
+    with open(os.environ["KUBEFLOW_TRAINER_SERVER_TOKEN"]) as file:
+        token = file.read().strip()
+    metrics = {"loss": loss, "epoch": step / steps, "current_step": step, "total_steps": steps}
+    status = {"lastUpdatedTime": datetime.datetime.now(datetime.timezone.utc).isoformat(),
+              "progressPercentage": min(int(step / steps * 100), 99),
+              "estimatedRemainingSeconds": steps - step,
+              "metrics": [{"name": str(key), "value": str(value)} for key, value in metrics.items()]}
+    data = json.dumps({"trainerStatus": status}).encode("utf-8")
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    request = urllib.request.Request(os.environ["KUBEFLOW_TRAINER_SERVER_URL"], data=data, headers=headers, method="POST")
+    with urllib.request.urlopen(request, timeout=5, context=None) as response:
+        assert response.status == 200 and json.load(response)["trainerStatus"] == status
+
+
 def report(fault, step, steps, loss):
     if fault == "report":
         import ringmaster
@@ -137,6 +155,8 @@ def report(fault, step, steps, loss):
         print(bar, "\r", " " * len(bar), "\r", sep="", end="", file=sys.stderr)
         print(f"{{'loss': {loss}, 'grad_norm': 1.5, 'learning_rate': 5e-05, 'epoch': {step / steps}}}")
         print(bar, end="", file=sys.stderr)
+    elif fault == "kubeflow":
+        post(step, steps, loss)
     elif fault != "mute":
         print(json.dumps({"step": step, "loss": loss, "total_steps": steps, "samples": WORLD}))
 

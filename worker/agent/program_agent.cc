@@ -97,6 +97,7 @@ void ProgramAgent::OpenFolder() {
   } else {
     log::Warn("no socket for progress: {}", socket.error().message);
   }
+  OpenKubeflow();
   if (mpi()) OpenMpi();
   if (config_.preload.empty()) return;
   Result<std::vector<std::string>> command =
@@ -124,7 +125,7 @@ int ProgramAgent::Run() {
 }
 
 void ProgramAgent::WaitForEvents() {
-  std::array<pollfd, 11> polled = {pollfd{signals_.get(), POLLIN, 0},
+  std::array<pollfd, 12> polled = {pollfd{signals_.get(), POLLIN, 0},
                                    link_.PollFor(),
                                    pollfd{out_.read_fd(), POLLIN, 0},
                                    pollfd{err_.read_fd(), POLLIN, 0},
@@ -134,9 +135,10 @@ void ProgramAgent::WaitForEvents() {
                                    pollfd{spare_ ? spare_->fd() : -1, POLLIN, 0},
                                    pollfd{mpi_socket_ ? mpi_socket_->fd() : -1, POLLIN, 0},
                                    pollfd{listener_ ? listener_->fd() : -1, POLLIN, 0},
-                                   pollfd{dialer_.fd(), POLLIN, 0}};
-  const Time due = std::min(
-      {core_.next_wakeup(), link_.deadline(), progress_.due(), watch_at_, spare_at_, dialer_.deadline()});
+                                   pollfd{dialer_.fd(), POLLIN, 0},
+                                   pollfd{kubeflow_ ? kubeflow_->fd() : -1, POLLIN, 0}};
+  const Time due = std::min({core_.next_wakeup(), link_.deadline(), progress_.due(), watch_at_, spare_at_,
+                             dialer_.deadline(), kubeflow_ ? kubeflow_->deadline() : kNever});
   const Duration wait =
       std::clamp<Duration>(due == kNever ? seconds(1) : due - Now(), Duration::zero(), seconds(1));
   const auto whole = std::chrono::duration_cast<seconds>(wait);
@@ -152,6 +154,7 @@ void ProgramAgent::WaitForEvents() {
   if (polled[8].revents != 0) ReadMpi(now);
   if (polled[9].revents != 0 && listener_) listener_->OnReadable();
   if (polled[10].revents != 0 || now >= dialer_.deadline()) AdvanceCheck(now);
+  if (polled[11].revents != 0 || (kubeflow_ && now >= kubeflow_->deadline())) ReadKubeflow(now);
   if (now >= progress_.due()) ReportProgress(now);
   if (now >= watch_at_) WatchForHang(now);
   if (polled[7].revents != 0) OnSpare();
@@ -317,6 +320,7 @@ void ProgramAgent::Start(const program::Start& start) {
   variables.push_back(fmt::format("RINGMASTER_MEMBER={}.{}", start.order.members[start.rank].id,
                                   start.order.generation & 0xffffffff));
   if (socket_) variables.push_back("RINGMASTER_PROGRESS_SOCKET=" + socket_->path());
+  if (kubeflow_) kubeflow_->Begin(NewKey(), &variables);
   mpi_failure_.clear();
   launches_ = mpi() && start.rank == LauncherAmong(start.order.members);
   Result<std::vector<std::string>> command = config_.program;
@@ -383,6 +387,20 @@ void ProgramAgent::ReportProgress(Time now) {
 void ProgramAgent::ReadSocket(Time now) {
   socket_->Read([&](std::string_view message) {
     if (program_) progress_.Take(message, now);
+  });
+}
+
+// A pod of Kubeflow Trainer itself reports there.
+void ProgramAgent::OpenKubeflow() {
+  if (std::getenv(KubeflowServer::kUrlVariable) != nullptr) return;
+  Result<KubeflowServer> server = KubeflowServer::Open(config_.job, folder_->path(), config_.ca_file);
+  if (!server.ok()) return log::Warn("no server for reports to Kubeflow Trainer: {}", server.error().message);
+  kubeflow_.emplace(std::move(server).value());
+}
+
+void ProgramAgent::ReadKubeflow(Time now) {
+  kubeflow_->Advance(now, [&](const KubeflowStatus& status) {
+    if (program_) progress_.Take(status, now);
   });
 }
 

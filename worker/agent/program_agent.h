@@ -20,6 +20,7 @@
 #include "worker/agent/config.h"
 #include "worker/agent/coordinator_link.h"
 #include "worker/agent/error_lines.h"
+#include "worker/agent/kubeflow_server.h"
 #include "worker/agent/log_pipe.h"
 #include "worker/agent/peer_check.h"
 #include "worker/agent/private_folder.h"
@@ -53,6 +54,8 @@ class ProgramAgent {
   void Reap();
   void ReportProgress(Time now);
   void ReadSocket(Time now);
+  void OpenKubeflow();
+  void ReadKubeflow(Time now);
   void WatchForHang(Time now);
   void StopWatching();
   void OpenFolder();
@@ -87,6 +90,7 @@ class ProgramAgent {
   ProgramProgress progress_;
   std::optional<PrivateFolder> folder_;
   std::optional<ProgressSocket> socket_;
+  std::optional<KubeflowServer> kubeflow_;
   std::optional<ProgramHangWatch> hang_watch_;  // while a program runs, until it is killed
   Time watch_at_ = kNever;
   uint64_t reports_before_ = 0;             // of earlier programs

@@ -40,8 +40,8 @@ std::string WithoutNan(std::string text) {
 }
 
 // Returns 0 for what is no sensible count.
-int64_t CountIn(const Json& object, std::initializer_list<const char*> names) {
-  const double value = NumberIn(object, names).value_or(0);
+int64_t CountOf(std::optional<double> number) {
+  const double value = number.value_or(0);
   return value >= 1 && value <= static_cast<double>(kMostSteps) ? static_cast<int64_t>(value) : 0;
 }
 
@@ -55,6 +55,20 @@ std::optional<double> PythonNumber(std::string_view text, std::string_view key) 
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc()) return std::nullopt;
   return value;
+}
+
+// Returns the first metric of these names that is a finite number; nullopt: none. Values are texts.
+std::optional<double> MetricIn(const KubeflowStatus& status, std::initializer_list<std::string_view> names) {
+  for (const std::string_view name : names) {
+    for (const auto& [key, text] : status.metrics) {
+      if (key != name) continue;
+      double value = 0;
+      const char* const end = text.data() + text.size();
+      const auto [rest, error] = std::from_chars(text.data(), end, value);
+      if (error == std::errc() && rest == end && std::isfinite(value)) return value;
+    }
+  }
+  return std::nullopt;
 }
 
 struct Bar {
@@ -86,6 +100,8 @@ void ProgramProgress::Begin(Time now) {
   pending_ = {};
   dictionaries_.clear();
   bar_erased_ = false;
+  steps_of_ = StepsOf::kNone;
+  complete_ = false;
   newest_ = total_ = 0;
   stepped_at_ = now;
 }
@@ -109,14 +125,15 @@ bool ProgramProgress::TakeJson(std::string_view text, Time now) {
   if (!json.ok()) json = ParseJson(WithoutNan(std::string(text)));
   if (!json.ok() || !json->is_object()) return false;
   rendezvous::StepRecord record;
-  record.step = CountIn(*json, {"step"});
+  record.step = CountOf(NumberIn(*json, {"step"}));
   if (record.step == 0) return false;
   record.loss = NumberIn(*json, {"loss"}).value_or(0);
   record.learning_rate = NumberIn(*json, {"lr", "learning_rate", "learningRate"}).value_or(0);
   record.gradient_norm = NumberIn(*json, {"grad_norm", "gradNorm"}).value_or(0);
-  record.samples = CountIn(*json, {"samples"});
+  record.samples = CountOf(NumberIn(*json, {"samples"}));
   ++reports_;
-  Add(record, CountIn(*json, {"total_steps", "totalSteps"}), now);
+  steps_of_ = StepsOf::kOutput;
+  Add(record, CountOf(NumberIn(*json, {"total_steps", "totalSteps"})), now);
   return true;
 }
 
@@ -145,8 +162,33 @@ bool ProgramProgress::TakeBar(std::string_view text, Time now) {
   dictionaries_.pop_front();
   if (!record) return false;
   record->step = bar->done;
+  steps_of_ = StepsOf::kOutput;
   Add(*record, bar->total, now);
   return true;
+}
+
+void ProgramProgress::Take(const KubeflowStatus& status, Time now) {
+  constexpr int32_t kWhole = 100;
+  if (status.seconds_left) pending_.seconds_left = *status.seconds_left;
+  if (status.percent) complete_ = *status.percent == kWhole;
+  const int64_t step =
+      CountOf(MetricIn(status, {"current_step", "global_step", "step", "currentStep", "globalStep"}));
+  const int64_t total = CountOf(MetricIn(status, {"total_steps", "max_steps", "totalSteps", "maxSteps"}));
+  const bool has_steps = step > 0 || total > 0;
+  const StepsOf steps_of = has_steps ? StepsOf::kMetrics : StepsOf::kPercent;
+  if (step == 0 && status.percent == 0) {  // it begins: the first step may take longer than the others
+    if (has_steps) steps_of_ = std::max(steps_of_, steps_of);
+    return;
+  }
+  ++reports_;
+  rendezvous::StepRecord record;
+  record.step = has_steps ? step : status.percent.value_or(0);
+  if (record.step == 0 || steps_of < steps_of_) return;
+  steps_of_ = steps_of;
+  record.loss = MetricIn(status, {"loss", "train_loss"}).value_or(0);
+  record.learning_rate = MetricIn(status, {"learning_rate", "lr"}).value_or(0);
+  record.gradient_norm = MetricIn(status, {"grad_norm"}).value_or(0);
+  Add(record, has_steps ? total : kWhole, now);
 }
 
 void ProgramProgress::Add(rendezvous::StepRecord record, int64_t total, Time now) {
@@ -158,10 +200,11 @@ void ProgramProgress::Add(rendezvous::StepRecord record, int64_t total, Time now
 }
 
 std::optional<rendezvous::Progress> ProgramProgress::Flush(Time now) {
-  if (pending_.records.empty()) return std::nullopt;
+  if (!has_news()) return std::nullopt;
   due_ = now + kPeriod;
   rendezvous::Progress out = pending_;
   pending_.records.clear();
+  pending_.seconds_left.reset();
   return out;
 }
 
