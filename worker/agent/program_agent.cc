@@ -125,7 +125,7 @@ int ProgramAgent::Run() {
 }
 
 void ProgramAgent::WaitForEvents() {
-  std::array<pollfd, 12> polled = {pollfd{signals_.get(), POLLIN, 0},
+  std::array<pollfd, 13> polled = {pollfd{signals_.get(), POLLIN, 0},
                                    link_.PollFor(),
                                    pollfd{out_.read_fd(), POLLIN, 0},
                                    pollfd{err_.read_fd(), POLLIN, 0},
@@ -136,7 +136,8 @@ void ProgramAgent::WaitForEvents() {
                                    pollfd{mpi_socket_ ? mpi_socket_->fd() : -1, POLLIN, 0},
                                    pollfd{listener_ ? listener_->fd() : -1, POLLIN, 0},
                                    pollfd{dialer_.fd(), POLLIN, 0},
-                                   pollfd{kubeflow_ ? kubeflow_->fd() : -1, POLLIN, 0}};
+                                   pollfd{kubeflow_ ? kubeflow_->fd() : -1, POLLIN, 0},
+                                   pollfd{own_name_.fd(), POLLIN, 0}};
   const Time due = std::min({core_.next_wakeup(), link_.deadline(), progress_.due(), watch_at_, spare_at_,
                              dialer_.deadline(), kubeflow_ ? kubeflow_->deadline() : kNever});
   const Duration wait =
@@ -155,6 +156,7 @@ void ProgramAgent::WaitForEvents() {
   if (polled[9].revents != 0 && listener_) listener_->OnReadable();
   if (polled[10].revents != 0 || now >= dialer_.deadline()) AdvanceCheck(now);
   if (polled[11].revents != 0 || (kubeflow_ && now >= kubeflow_->deadline())) ReadKubeflow(now);
+  if (polled[12].revents != 0) own_name_.Advance();
   if (now >= progress_.due()) ReportProgress(now);
   if (now >= watch_at_) WatchForHang(now);
   if (polled[7].revents != 0) OnSpare();
@@ -287,6 +289,7 @@ void ProgramAgent::Check(const program::Check& check) {
     dialer_.Start(std::move(addresses), check.self, Now());
     return AdvanceCheck(Now());
   }
+  if (order.step == CheckStep::kListen && config_.slot == 0) own_name_.Start(config_.pod, config_.address);
   rendezvous::PeersChecked result{order.number, order.step};
   if (order.step == CheckStep::kEnd) {
     listener_.reset();

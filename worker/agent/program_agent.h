@@ -22,6 +22,7 @@
 #include "worker/agent/error_lines.h"
 #include "worker/agent/kubeflow_server.h"
 #include "worker/agent/log_pipe.h"
+#include "worker/agent/own_name.h"
 #include "worker/agent/peer_check.h"
 #include "worker/agent/private_folder.h"
 #include "worker/agent/program_hang_watch.h"
@@ -110,6 +111,7 @@ class ProgramAgent {
   uint32_t ports_used_ = 0;
   std::optional<PeerListener> listener_;  // on port_, during a check of the network
   PeerDialer dialer_;
+  OwnNameCheck own_name_;
   uint64_t check_number_ = 0;
   std::deque<rendezvous::program::Event> events_;  // consequences of the command being executed
   bool executing_ = false;
