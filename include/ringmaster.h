@@ -121,8 +121,8 @@ typedef struct rm_config {
   const char* fingerprint;  /* what all workers must have in common apart from the tensors: lines of the form
                                "name: value", whose names a message about a difference has; may be NULL */
   const char* data_fingerprint;   /* the same of the data; may be NULL */
-  const char* device_fingerprint; /* the same of what computes ("torch 2.15.0 cpu"), after the CPU's kind; may
-                                     be NULL */
+  const char* device_fingerprint; /* the same of what computes ("torch 2.15.0"); the library puts the kind of
+                                     the CPU before it: its vendor and instruction sets; may be NULL */
   const char* checkpoint_folder;  /* "": none; NULL: the one of the job */
   int64_t checkpoint_every_steps; /* 0: only after the last step; -1: as the job says */
   int32_t checkpoint_keep;        /* 0: as the job says */

@@ -48,8 +48,8 @@ Difference Compare(const Fingerprints& own, const Fingerprints& others) {
   return {
       own.device, others.device,
       "give all workers the same kind of device (a node selector in spec.workers.template), or name one in "
-      "spec.training.device; CPUs of several generations can share a job with the environment variable "
-      "DNNL_MAX_CPU_ISA=AVX2 on every worker"};
+      "spec.training.device; CPUs of several generations can share a native job with the environment "
+      "variable DNNL_MAX_CPU_ISA=AVX2 on every worker"};
 }
 
 }  // namespace

@@ -22,9 +22,11 @@ for step in run.steps(1000):
 
 from __future__ import annotations
 
+import os
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import jax
+import jaxlib
 import numpy
 
 from . import _native, _run, _state, _trees
@@ -97,7 +99,14 @@ class Run(_trees.Run[Step]):
         return _trees.mapping_fingerprint(self, f"jax {jax.__version__}", self.state)
 
     def _device(self) -> str:
-        return f"jax {jax.__version__} {jax.devices()[0].device_kind}"
+        device = jax.devices()[0]
+        text = f"jax {jax.__version__} jaxlib {jaxlib.__version__} {device.device_kind}"
+        if device.platform != "cpu":
+            return text
+        # XLA takes as many threads as it may use CPUs. Its flags limit them and the instruction sets.
+        threads = os.environ.get("PJRT_NPROC") or os.environ.get("NPROC") or len(os.sched_getaffinity(0))
+        flags = [flag for flag in os.environ.get("XLA_FLAGS", "").split() if flag.startswith("--xla_cpu")]
+        return " ".join([text, f"threads {threads}", *sorted(flags)])
 
     def _as_array(self, value: Any) -> Optional[_state.Array]:
         if isinstance(value, jax.Array):

@@ -18,6 +18,9 @@ for step in run.steps(100):
 
 from __future__ import annotations
 
+import ctypes
+import itertools
+import os
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy
@@ -79,7 +82,7 @@ class Run(_trees.Run[Step]):
         return _trees.mapping_fingerprint(self, f"numpy {numpy.__version__}", self._objects)
 
     def _device(self) -> str:
-        return f"numpy {numpy.__version__} cpu"
+        return f"numpy {numpy.__version__} {_blas()}"
 
     def _describe(self, encoder: _state.Encoder) -> Any:
         state = {}
@@ -102,6 +105,26 @@ class Run(_trees.Run[Step]):
                 _replace(value, content, name)
             else:
                 value.load_state_dict(content)
+
+
+def _blas() -> str:
+    """Returns the kernels and threads of the BLAS that NumPy has loaded: "openblas SkylakeX threads 2". Results can depend on both."""
+    with open("/proc/self/maps") as maps:
+        paths = {line.split(maxsplit=5)[5].strip() for line in maps if ".so" in line}
+    for path in sorted(paths, key=lambda path: ("numpy" not in path, path)):  # SciPy brings another one
+        name = os.path.basename(path)
+        if "openblas" in name:
+            library = ctypes.CDLL(path)
+            for prefix, suffix in itertools.product(("scipy_openblas", "openblas"), ("64_", "")):
+                core = getattr(library, f"{prefix}_get_corename{suffix}", None)
+                threads = getattr(library, f"{prefix}_get_num_threads{suffix}", None)
+                if core and threads:
+                    core.restype = ctypes.c_char_p
+                    return f"openblas {core().decode()} threads {threads()}"
+        threads = getattr(ctypes.CDLL(path), "MKL_Get_Max_Threads", None) if "mkl_rt" in name else None
+        if threads:
+            return f"mkl threads {threads()}"
+    return f"threads {os.environ.get('OMP_NUM_THREADS') or len(os.sched_getaffinity(0))}"
 
 
 def _walk(tree: Any, path: str) -> Any:

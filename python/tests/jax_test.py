@@ -2,10 +2,11 @@
 """Training with ringmaster.jax in a world of one worker. Exits with 77 (skipped) where JAX is not installed."""
 
 import functools
+import os
 import sys
 import unittest
 
-from training import Case, interruptions
+from training import Case, interruptions, program
 
 import numpy as np
 
@@ -119,6 +120,14 @@ class Training(Case):
                 return
             step.commit(lambda gradients: updated(run.state, gradients))
         self.fail("the first step was not attempted twice")
+
+    def test_workers_compare_threads_and_flags(self):
+        text = "import ringmaster.jax as rm; print(rm.init(micro_batches=1)._device())"
+        plain = program(text, JAX_PLATFORMS="cpu").stdout
+        self.assertRegex(plain, rf"^jax \S+ jaxlib \S+ cpu threads {len(os.sched_getaffinity(0))}$")
+        flags = "--xla_dump_to=/nowhere --xla_cpu_max_isa=AVX2"
+        other = program(text, JAX_PLATFORMS="cpu", PJRT_NPROC="7", XLA_FLAGS=flags).stdout
+        self.assertRegex(other, r" threads 7 --xla_cpu_max_isa=AVX2$")
 
     def test_keys_cannot_be_stored(self):
         run = rm.init(micro_batches=1, samples_per_step=1, checkpoint_folder=self.folder())

@@ -13,7 +13,7 @@ namespace ringmaster::library {
 namespace {
 
 constexpr size_t kMaxFingerprint = 480;  // of members, in a message
-constexpr size_t kMostDifferences = 5;   // that a message lists
+constexpr size_t kMostDifferences = 20;  // that a message lists
 
 }  // namespace
 
@@ -41,7 +41,9 @@ std::string RunFingerprint(const Config& config) {
 std::string PlainName(std::string text) {
   const auto odd = [](char c) { return c < ' ' || c > '~' || c == '"' || c == '\\'; };
   std::ranges::replace_if(text, odd, '_');
-  return text.substr(0, kMaxFingerprint);
+  if (text.size() <= kMaxFingerprint) return text;
+  const std::string hash = HashHex(Hash64(std::as_bytes(std::span(text))));
+  return text.substr(0, kMaxFingerprint - hash.size() - 1) + " " + hash;
 }
 
 std::string MembersFingerprint(const Config& config) {

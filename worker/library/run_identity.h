@@ -40,7 +40,7 @@ std::string RunFingerprint(const Config& config);
 std::string MembersFingerprint(const Config& config);
 
 // Returns the text as a name that a message may carry: without quotes and control characters, and not too
-// long.
+// long. A hash takes the place of what is too much, so long texts that differ have different names.
 std::string PlainName(std::string text);
 
 // The names and sizes of the tensors, for a checkpoint, and what differs between those of a checkpoint and of

@@ -15,6 +15,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "rendezvous/codec.h"
+#include "worker/compute/device/cpu_kind.h"
 #include "worker/compute/device/host_gradient_device.h"
 #include "worker/compute/device/load_plugin.h"
 #include "worker/fabric/address.h"
@@ -169,13 +170,14 @@ Status Session::Join(Config config) {
                     "devices by UCX_NET_DEVICES",
                     address.size(), rendezvous::kMaxAddressBytes));
   }
+  const std::string cpu = device::CpuKind();
   std::string device = config_.device_fingerprint.empty() ? "cpu" : config_.device_fingerprint;
   if (!device_->OnHost()) device += ", sums on " + device_->Fingerprint();
   channel_->Send(rendezvous::Facts{PlainName(device), "", "", {}});
   channel_->Send(rendezvous::Join{
       member_,
       address,
-      {MembersFingerprint(config_), PlainName(config_.data_fingerprint), PlainName(device)}});
+      {MembersFingerprint(config_), PlainName(config_.data_fingerprint), PlainName(cpu + ", " + device)}});
   return Ok();
 }
 
