@@ -1,11 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What calls of this package raise."""
+"""What calls of this package raise, and how the exceptions of a program are reported."""
 
 from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import traceback
+from typing import Optional
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 class Error(Exception):
     """A mistake in the calling program. The message names the place, the reason and the remedy."""
+
+
+class Remote(Exception):
+    """The cause of an exception that another process of this worker raised: its report, as describe_exception returns it."""
 
 
 class Failed(SystemExit):
@@ -21,3 +33,33 @@ class Failed(SystemExit):
 
 class Stopped(SystemExit):
     """The job stops here, with a checkpoint: the same command continues it. Code after the loop over the steps is not run."""
+
+
+def describe_exception(error: BaseException) -> str:
+    """Returns the exception and its place in the first line, then the traceback without the frames of this package."""
+    if isinstance(error.__cause__, Remote):
+        return str(error.__cause__)
+    report = traceback.TracebackException.from_exception(error)
+    seen = set()
+    current: Optional[traceback.TracebackException] = report
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        outside = [frame for frame in current.stack if not frame.filename.startswith(_PACKAGE)]
+        current.stack = traceback.StackSummary.from_list(outside)
+        current = current.__cause__ or current.__context__
+    what = "".join(report.format_exception_only()).strip()
+    return f"{_place(report.stack)}{what}\n\n" + "".join(report.format())
+
+
+def _place(stack: traceback.StackSummary) -> str:
+    """Returns "FILE:LINE: " of the last frame outside of installed packages: an error inside of PyTorch is of its caller."""
+    folders = (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), os.path.dirname(sys.executable or ""))
+    installed = ("<frozen ", *(folder + os.sep for folder in folders if folder))
+    ours = [
+        frame
+        for frame in stack
+        if not frame.filename.startswith(installed)
+        and not {"site-packages", "dist-packages"} & set(frame.filename.split(os.sep))
+    ]
+    frames = ours or list(stack)  # the program itself may be installed
+    return f"{frames[-1].filename}:{frames[-1].lineno}: " if frames else ""

@@ -16,18 +16,15 @@ import math
 import os
 import random
 import sys
-import traceback
 import types
 import weakref
 from typing import Any, Callable, Generic, Iterator, List, Mapping, Optional, Tuple, Type, TypeVar
 
 from . import _data, _native, _state
-from ._errors import Error, Stopped
+from ._errors import Error, Stopped, describe_exception
 
 _SIZE = "size of the dataset"  # the tensor that has its bits as numbers, by which workers notice that theirs differ
 _SIZE_BITS = 48
-
-_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 @dataclasses.dataclass(frozen=True)
@@ -265,6 +262,7 @@ class Run(abc.ABC, Generic[StepT]):
             raise Error(f"run.steps({total}): a run has at least one step")
         self._joined = True
         self._join(total)
+        described = False
         while (event := self._next_step()) is not None:
             self._kept = []
             step = self._make_step(event)
@@ -282,6 +280,10 @@ class Run(abc.ABC, Generic[StepT]):
                     f"step {step.number} was computed, but not committed: end the loop with step.commit()"
                 )
             self._restore()
+            if step._committed and not described:
+                # State that cannot be stored fails here, rather than hours later at a checkpoint, a joining worker or the end.
+                self._describe(_state.Encoder(self._as_array))
+                described = True
 
     def _next_step(self) -> Optional[_native.Event]:
         """Answers what the library asks about the state. Returns the next step to compute; None: the run has ended."""
@@ -609,18 +611,3 @@ def _exit_now(code: int) -> None:
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
     os._exit(code)
-
-
-def describe_exception(error: BaseException) -> str:
-    """Returns the exception and its place in the first line, then the traceback without the frames of this package."""
-    report = traceback.TracebackException.from_exception(error)
-    seen = set()
-    current: Optional[traceback.TracebackException] = report
-    while current is not None and id(current) not in seen:
-        seen.add(id(current))
-        outside = [frame for frame in current.stack if not frame.filename.startswith(_PACKAGE)]
-        current.stack = traceback.StackSummary.from_list(outside)
-        current = current.__cause__ or current.__context__
-    what = "".join(report.format_exception_only()).strip()
-    place = f"{report.stack[-1].filename}:{report.stack[-1].lineno}: " if report.stack else ""
-    return f"{place}{what}\n\n" + "".join(report.format())

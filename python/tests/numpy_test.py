@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training with ringmaster.numpy in a world of one worker: linear regression, whose gradient is known."""
 
+import os
 import unittest
 
-from training import Case, interruptions
+from training import Case, interruptions, program
 
 import numpy as np
 
@@ -109,6 +110,33 @@ class Training(Case):
 
     def test_the_seed_decides_the_order(self):
         self.assertNotEqual(train(seed=3)[2], train(seed=4)[2])
+
+    def test_state_that_cannot_be_stored_is_found_after_the_first_step(self):
+        run = rm.init(micro_batches=2, samples_per_step=4)
+        self.addCleanup(run.close)
+        run.register(parameters={"w": np.zeros(3, np.float32)}, more={"when": lambda: 0})
+        committed = []
+
+        def loop():
+            for step in run.steps(5):
+                for _ in step.micro_batches(X):
+                    step.add(0.0, {"w": np.zeros(3)})
+                if step.commit(lambda gradients: None):
+                    committed.append(step.number)
+
+        self.fails("the state more.when is a builtins.function", loop)
+        self.assertEqual(committed, [0])
+
+    def test_workers_compare_the_kernels_and_threads_of_the_blas(self):
+        text = "import ringmaster.numpy as rm; print(rm.init(micro_batches=1)._device())"
+        one, two = (program(text, OPENBLAS_NUM_THREADS=n, OMP_NUM_THREADS=n, MKL_NUM_THREADS=n).stdout for n in "12")
+        self.assertRegex(one, r"^numpy \d\S* .*threads 1$")
+        self.assertEqual(program(text, OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1").stdout, one)
+        if (len(os.sched_getaffinity(0))) > 1:
+            self.assertEqual(two, one.replace("threads 1", "threads 2"))
+        if "openblas" in one:
+            other = program(text, OPENBLAS_CORETYPE="Nehalem").stdout
+            self.assertIn(" openblas Nehalem ", other)
 
     def test_mistakes(self):
         run = rm.init(micro_batches=2, samples_per_step=4)

@@ -4,6 +4,7 @@
 import collections
 import os
 import random
+import re
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ import torch.utils.data
 
 import ringmaster.torch as rm
 from ringmaster import _native
+from ringmaster._errors import describe_exception
 from ringmaster.torch import _data
 
 SIZE = 22  # samples; the last step of an epoch has 6 of 8
@@ -60,6 +62,21 @@ Sample = collections.namedtuple("Sample", "x y")
 class Named(Pairs):
     def __getitem__(self, index):
         return Sample(*super().__getitem__(index))
+
+
+class Broken(Pairs):
+    def __init__(self, kind, *arguments):
+        self.kind, self.arguments = kind, arguments
+
+    def __getitem__(self, index):
+        raise self.kind(*self.arguments)
+
+
+class Unsendable(Exception):
+    """Cannot be unpickled: its constructor takes other arguments than its base class."""
+
+    def __init__(self, what, index):
+        super().__init__(f"{what} {index} is damaged")
 
 
 def batches(dataset, steps=5, interrupted=None, drawn=None, **options):
@@ -222,6 +239,34 @@ for step in run.steps(1):
             done = program(text)
             self.assertEqual(done.returncode, 71, done.stderr)
             self.assertIn("RuntimeError: DataLoader worker (pid", done.stderr)
+
+    def test_whose_exception_names_its_place_in_the_program(self):
+        for dataset, arrives in (
+            (Broken(ValueError, "sample 3 is damaged"), ValueError),
+            (Broken(Unsendable, "sample", 3), RuntimeError),
+        ):
+            with self.subTest(arrives), self.assertRaisesRegex(arrives, "sample 3 is damaged") as caught:
+                batches(dataset, num_workers=2)
+            first, *rest = describe_exception(caught.exception).splitlines()
+            self.assertRegex(first, rf"^{re.escape(__file__)}:\d+: \S*{dataset.kind.__name__}: sample 3 is damaged$")
+            self.assertIn("    raise self.kind(*self.arguments)", rest)
+            self.assertNotIn("ringmaster/torch/_data.py", "".join(rest))
+
+    def test_whose_errors_of_storage_and_memory_restart_the_trainer(self):
+        for error, code in (("OSError(5, 'I/O error')", 74), ("MemoryError", 71), ("FileNotFoundError(2, 'no')", 64)):
+            text = self.PROGRAM.replace("return torch.ones(2) * os.getpid()", f"raise {error}")
+            done = program(text)
+            self.assertEqual(done.returncode, code, done.stderr)
+            self.assertIn(error.partition("(")[0], done.stderr)
+
+    def test_fill_pinned_memory_when_the_program_computes_on_a_gpu(self):
+        for used in (False, True):
+            with (
+                unittest.mock.patch.object(torch.cuda, "is_initialized", return_value=used),
+                unittest.mock.patch.object(torch.utils.data, "DataLoader") as loader,
+            ):
+                _data._ReadAhead(Pairs(), collate, 2, lambda size, step, v: iter(()), lambda step, v: None)
+            self.assertIs(loader.call_args.kwargs["pin_memory"], used)
 
     def test_end_with_the_run(self):
         before = _children()

@@ -5,11 +5,12 @@ import collections
 import json
 import os
 import pathlib
+import re
 import sys
 import unittest
 from unittest import mock
 
-from training import Case, program
+from training import PACKAGE, Case, program
 
 import torch
 from torch import nn
@@ -283,6 +284,41 @@ class State(Case):
             with self.subTest(text):
                 self.fails(text, encode, "x", value)
 
+    def test_that_cannot_be_stored_is_found_after_the_first_step(self):
+        """Without a checkpoint, nothing else asks for the state before the end."""
+        model = nn.Linear(10, 3)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        optimizer.state[model.weight]["when"] = lambda: 0
+        run = rm.init(micro_batches=2, samples_per_step=4)
+        self.addCleanup(run.close)
+        run.register(model=model, optimizer=optimizer)
+        committed = []
+
+        def train():
+            for step in run.steps(5):
+                for x, y in step.micro_batches(data()):
+                    step.backward(cross_entropy(model(x), y))
+                if step.commit():
+                    committed.append(step.number)
+
+        self.fails("the state optimizer.state.0.when is a builtins.function", train)
+        self.assertEqual(committed, [0])
+
+    def test_is_described_once_if_nothing_asks_for_it(self):
+        counter = Counter()
+        model = nn.Linear(10, 3)
+        run = rm.init(micro_batches=2, samples_per_step=4)
+        self.addCleanup(run.close)
+        run.register(model=model, counter=counter)
+        described = []
+        with mock.patch.object(Counter, "state_dict", lambda self: described.append(self.values["steps"]) or self.values):
+            for step in run.steps(5):
+                for x, y in step.micro_batches(data()):
+                    step.backward(cross_entropy(model(x), y))
+                if step.commit():
+                    counter.values["steps"] += 1
+        self.assertEqual(described, [1, 5])
+
     def test_damage_is_an_error(self):
         model = nn.Linear(2, 2)
         meta, arrays = encode("model", model)
@@ -421,6 +457,15 @@ for step in run.steps(2):
         self.assertEqual(program(self.LOOP.format("raise OSError(5, 'I/O error')")).returncode, 74)
         self.assertEqual(program(self.LOOP.format("raise FileNotFoundError(2, 'no file')")).returncode, 64)
 
+    def test_memory_of_a_gpu_restarts_with_every_version_of_torch(self):
+        run = rm.init(micro_batches=2)
+        self.addCleanup(run.close)
+        error = torch.cuda.OutOfMemoryError("no memory")
+        with mock.patch.object(torch, "OutOfMemoryError", create=True):
+            del torch.OutOfMemoryError  # the name that version 2.5 added
+            self.assertEqual(run._exit_code(error), 71)
+            self.assertIsNone(run._exit_code(ValueError()))
+
     def test_other_ends_are_those_of_the_program(self):
         self.assertEqual(program(self.LOOP.format("sys.exit(3)")).returncode, 3)
         self.assertEqual(program(self.LOOP.format("pass")).returncode, 0)
@@ -443,6 +488,34 @@ for step in run.steps(2):
         self.assertTrue(first.endswith("IndexError: list index out of range"), first)
         self.assertNotIn("ringmaster/_run.py", report)
         self.assertIn("Traceback (most recent call last)", report)
+
+    def test_the_report_of_an_error_in_torch_names_the_line_of_the_program(self):
+        from ringmaster._errors import describe_exception
+
+        try:
+            nn.Linear(10, 3)(torch.ones(2, 2))
+        except RuntimeError as error:
+            report = describe_exception(error)
+        self.assertRegex(report, rf"^{re.escape(__file__)}:\d+: RuntimeError: ")
+        self.assertIn("site-packages/torch/nn/modules/linear.py", report)
+        try:
+            json.loads("{")
+        except ValueError as error:
+            report = describe_exception(error)
+        self.assertRegex(report, rf"^{re.escape(__file__)}:\d+: json.decoder.JSONDecodeError: ")
+
+    def test_the_report_of_an_error_in_an_installed_program_names_its_last_line(self):
+        folder = pathlib.Path(self.folder()) / "site-packages"
+        folder.mkdir()
+        (folder / "installed.py").write_text("def work():\n    raise ValueError('damaged')\n")
+        ended = program(
+            "import runpy, sys\nfrom ringmaster._errors import describe_exception\n"
+            "try:\n    runpy.run_module('installed')['work']()\n"
+            "except ValueError as error:\n    error.__traceback__ = error.__traceback__.tb_next\n"
+            "    print(describe_exception(error).splitlines()[0])",
+            PYTHONPATH=f"{folder}:{PACKAGE}",
+        )
+        self.assertEqual(ended.stdout, f"{folder}/installed.py:2: ValueError: damaged\n", ended.stderr)
 
     def test_a_library_that_is_missing_or_another(self):
         ended = program("import ringmaster.torch as rm; rm.init(micro_batches=1)", RINGMASTER_LIBRARY="/nowhere/libringmaster.so")

@@ -272,6 +272,28 @@ class Training(Case):
         self.assertEqual(trained.model[0].weight.dtype, torch.float32)
         self.assertLess(trained.losses[-1], trained.losses[0])
 
+    def test_memory_of_a_gradient_is_kept_only_where_it_is_the_gradient(self):
+        model = nn.Sequential(nn.Unflatten(1, (2, 5, 1)), nn.Conv2d(2, 4, (3, 1)), nn.Flatten(), nn.Linear(12, 3))
+        model[1].to(memory_format=torch.channels_last)
+        model.append(nn.Linear(3, 3).bfloat16())
+        run = start()
+        self.addCleanup(run.close)
+        run.register(model=model)
+        memory = set()
+        for step in run.steps(2):
+            for x, y in step.micro_batches(data()):
+                step.backward(cross_entropy(model[:4](x) + model[4](x[:, :3].bfloat16()), y))
+            if step.reduce():
+                for name, parameter, held in zip(run._names, run._parameters, run._gradients):
+                    self.assertEqual((parameter.grad.dtype, parameter.grad.stride()), (parameter.dtype, parameter.stride()))
+                    if parameter.dtype == torch.float32 and parameter.is_contiguous():
+                        self.assertEqual(held.data_ptr(), parameter.grad.data_ptr(), name)
+                        memory.add(held.data_ptr())
+                    else:
+                        self.assertIsNone(held, name)
+                step.commit()
+        self.assertEqual(len(memory), 3, "of the bias of the convolution and of the linear layer, the same in both steps")
+
     def test_a_constant_scale_changes_only_small_gradients(self):
         def train(scale):
             run = start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import pickle
 import random
 import signal
 import sys
@@ -14,7 +15,7 @@ import torch
 import torch.utils.data
 
 from .. import _data, _native
-from .._errors import Error
+from .._errors import Error, Remote, describe_exception
 
 _PR_SET_PDEATHSIG = 1
 _Key = Tuple[int, int, List[int]]  # step, micro-batch, samples
@@ -82,8 +83,34 @@ class _Fetcher(torch.utils.data.Dataset[Any]):
 
     def __getitem__(self, key: _Key) -> Any:
         step, v, indices = key
-        self._seed(step, v)
-        return _data.fetch(self._dataset, self._collate, indices)
+        try:
+            self._seed(step, v)
+            return _data.fetch(self._dataset, self._collate, indices)
+        except Exception as error:
+            return _Raised(error)
+
+
+class _Raised:
+    """An exception of the code that reads a batch, on its way to the trainer.
+
+    PyTorch would raise one of the same type there, without its errno, and with a place in PyTorch.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        self._report = describe_exception(error)
+        self._text = f"{type(error).__name__}: {error}"
+        try:
+            self._error = pickle.dumps(error)
+        except Exception:  # whatever the exception holds
+            self._error = b""
+
+    def reraise(self) -> None:
+        error: Exception
+        try:
+            error = pickle.loads(self._error)
+        except Exception:  # also of a type whose constructor takes other arguments
+            error = RuntimeError(self._text)
+        raise error from Remote(self._report)
 
 
 class _Keys(torch.utils.data.Sampler[_Key]):
@@ -116,6 +143,8 @@ class _ReadAhead(_data.Source):
             collate_fn=_as_is,
             num_workers=num_workers,
             persistent_workers=True,
+            # True if the program computes on a GPU.
+            pin_memory=torch.cuda.is_initialized(),  # type: ignore[no-untyped-call]
             worker_init_fn=_die_with_parent,
         )
         self._expected: Iterator[_Key] = iter(())  # the keys of what _batches yields
@@ -128,7 +157,10 @@ class _ReadAhead(_data.Source):
             self._expected = iter(self._keys)
             next(self._expected)
             self._batches = iter(self._loader)
-        return next(self._batches)
+        batch = next(self._batches)
+        if isinstance(batch, _Raised):
+            batch.reraise()
+        return batch
 
     def close(self) -> None:
         # The processes end with their iterator.

@@ -69,7 +69,8 @@ class Run(_run.Run[Step]):
         self._parameters: List[torch.nn.Parameter] = []
         self._names: List[str] = []
         self._memory = torch.device("cpu")  # where gradients are summed
-        self._gradients: List[Optional[torch.Tensor]] = []  # float32 in self._memory, (elements)
+        # Memory that is `grad` in each step, float32 in self._memory, (elements); None: its `grad` has another form.
+        self._gradients: List[Optional[torch.Tensor]] = []
         self._direct: List[
             Optional[bool]
         ] = []  # whether its gradient arrives once per backward; None: unknown so far
@@ -198,7 +199,8 @@ class Run(_run.Run[Step]):
 
     def _device(self) -> str:
         devices = {p.device for p in self._parameters}
-        text = f"torch {torch.__version__} threads {torch.get_num_threads()}"
+        kernels = torch.backends.cpu.get_cpu_capability()
+        text = f"torch {torch.__version__} threads {torch.get_num_threads()} kernels {kernels}"
         for device in sorted(devices, key=str):
             if device.type == "cuda":
                 cudnn = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]
@@ -238,7 +240,7 @@ class Run(_run.Run[Step]):
         _datasets.seed_all(seed)
 
     def _exit_code(self, error: BaseException) -> Optional[int]:
-        if isinstance(error, torch.OutOfMemoryError):
+        if isinstance(error, torch.cuda.OutOfMemoryError):  # torch.OutOfMemoryError, which is newer
             return 71
         if isinstance(error, getattr(torch, "AcceleratorError", ())):
             return 74
@@ -403,11 +405,12 @@ class Run(_run.Run[Step]):
         parameter = self._parameters[i]
         values = self._gradients[i]
         if values is None:
-            values = self._gradients[i] = torch.empty(parameter.numel(), device=self._memory)
-        values = self._mean_in(values, i).view(parameter.shape)
+            values = torch.empty(parameter.numel(), device=self._memory)
+        values = self._mean_in(values, i)
         if parameter.dtype == torch.float32 and parameter.device == self._memory and parameter.is_contiguous():
-            return values
-        return torch.empty_like(parameter, requires_grad=False).copy_(values)
+            self._gradients[i] = values
+            return values.view(parameter.shape)
+        return torch.empty_like(parameter, requires_grad=False).copy_(values.view(parameter.shape))
 
     def _commit(self, step: Step, clip_norm: Optional[float], schedule: bool) -> bool:
         if clip_norm is not None and not clip_norm > 0:
