@@ -36,7 +36,7 @@ def save(folder: Path, *, model: torch.nn.Module, optimizer: Optional[Optimizers
     Call it on one worker, usually rank 0: the others hold the same state. It uses no process group.
     """
     with _alone():
-        dcp.save(_state(model, optimizer), checkpoint_id=folder, no_dist=True)
+        dcp.save(_state(model, optimizer), checkpoint_id=folder, no_dist=True)  # type: ignore[attr-defined, unused-ignore]
 
 
 def load(folder: Path, *, model: torch.nn.Module, optimizer: Optional[Optimizers] = None) -> None:
@@ -49,7 +49,7 @@ def load(folder: Path, *, model: torch.nn.Module, optimizer: Optional[Optimizers
     expected = copy.deepcopy(_state(model, optimizer))
     _compare(folder, expected)
     with _alone():
-        dcp.load(expected, checkpoint_id=folder, no_dist=True)
+        dcp.load(expected, checkpoint_id=folder, no_dist=True)  # type: ignore[attr-defined, unused-ignore]
     if optimizer is None:
         states.set_model_state_dict(model, expected["model"])
     else:
@@ -81,7 +81,7 @@ def _compare(folder: Path, expected: Dict[str, Any]) -> None:
     from torch.distributed.checkpoint._nested_dict import flatten_state_dict
 
     try:
-        found = dcp.FileSystemReader(folder).read_metadata().state_dict_metadata
+        found = dcp.FileSystemReader(folder).read_metadata().state_dict_metadata  # type: ignore[attr-defined, unused-ignore]
     except (OSError, ValueError, EOFError) as error:
         raise Error(f"{folder} is no folder of torch.distributed.checkpoint: {error}") from None
     problems = []

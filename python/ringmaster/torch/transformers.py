@@ -242,6 +242,7 @@ class Trainer(transformers.Trainer):  # type: ignore[misc, unused-ignore]
         data_fingerprint, transport, checkpoint_folder, checkpoint_every, checkpoint_keep.
     """
 
+    control: Any
     model: Any
     optimizer: Any
 
