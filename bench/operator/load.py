@@ -122,6 +122,7 @@ class PodWatch:
         self._there = {}  # job -> {attempt: pods}
         self._seen = set()
         self._closed = False
+        self._error = None
         self._client = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -138,12 +139,15 @@ class PodWatch:
 
     def _on(self, line):
         now = time.monotonic()
-        kind = line[9:14]  # {"type":"ADDED",...: most lines are MODIFIED, which need not be parsed
+        kind = line[9:14]  # {"type":"ADDED",...: most lines are MODIFIED, of which only the version matters
         if kind == b"MODIF":
+            self._version = line.partition(b'"resourceVersion":"')[2].partition(b'"')[0].decode()
             return
         event = json.loads(line)
         if event["type"] == "ERROR":
-            raise SystemExit(f"the watch of pods: {event['object']}")
+            self._error = event["object"]
+            self._closed = True
+            return
         meta = event["object"]["metadata"]
         self._version = meta["resourceVersion"]
         job = meta["labels"][self._job_label]
@@ -163,6 +167,8 @@ class PodWatch:
     def wait(self, condition, what, timeout_s):
         deadline = time.monotonic() + timeout_s
         while not condition():
+            if self._error:
+                raise SystemExit(f"the watch of pods: {self._error}")
             if time.monotonic() > deadline:
                 raise SystemExit(f"not within {timeout_s} s: {what} ({len(self.added)} pods created, "
                                  f"{len(self.deleted)} deleted)")

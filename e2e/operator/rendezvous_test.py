@@ -13,6 +13,7 @@ import subprocess
 import time
 import unittest
 
+from agent_environment import agent_environment
 from rig import BIN, Cluster, Rig, job
 
 FAKE_TRAINER = os.environ.get("RINGMASTER_FAKE_TRAINER", "")
@@ -25,33 +26,7 @@ class Agent:
         self.rig = rig
         self.folder = pathlib.Path(folder) / f"agent-{pod['metadata']['name']}-{time.monotonic_ns()}"
         self.folder.mkdir()
-        api, metadata = rig.cluster.api, pod["metadata"]
-        account = pod["spec"].get("serviceAccountName", "default")
-        if token is None:
-            path = f"/api/v1/namespaces/{metadata['namespace']}/serviceaccounts/{account}/token"
-            token = api.request("POST", path, {
-                "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {
-                    "audiences": ["ringmaster.dev"], "expirationSeconds": 3600, "boundObjectRef": {
-                        "apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]}},
-            })["status"]["token"]
-        worker = next(c for c in pod["spec"]["containers"] if c["name"] == "worker")
-        environment = {e["name"]: e["value"] for e in worker["env"] if e["name"].startswith("RINGMASTER_") and "value" in e}
-        volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
-        files = {}
-        for mount in worker["volumeMounts"]:
-            for source in volumes[mount["name"]].get("projected", {}).get("sources", []):
-                if "configMap" in source:
-                    path = f"/api/v1/namespaces/{metadata['namespace']}/configmaps/{source['configMap']['name']}"
-                    for key, text in api.get(path)["data"].items():
-                        files[f"{mount['mountPath']}/{key}"] = text
-        for name, value in list(environment.items()):
-            if value in files:
-                (self.folder / pathlib.Path(value).name).write_text(files[value])
-                environment[name] = str(self.folder / pathlib.Path(value).name)
-        token_file = self.folder / "token"
-        token_file.write_text(token)
-        environment["RINGMASTER_SECRET_FILE"] = str(token_file)
-        environment["RINGMASTER_TERMINATION_LOG"] = str(self.folder / "last-words")
+        environment = agent_environment(rig.cluster.api, pod, self.folder, token)
         environment["RINGMASTER_TRAINER"] = FAKE_TRAINER
         environment.update(overrides)
         self.log_file = self.folder / "log"
