@@ -33,7 +33,9 @@ void ProgramCoordinator::On(const CoordinatorEvent& event, Time now) {
     silence_check_at_ = now + options_.silence_limit / 8;
   }
   // The server calls at least at every silence check. A longer gap means that this process was suspended.
-  if (const Duration gap = now - last_on_; gap > options_.silence_limit / 2) ShiftTimes(gap);
+  const Duration gap = now - last_on_;
+  bool moved = gap > options_.silence_limit / 2;  // what wakeup_ depends on has changed
+  if (moved) ShiftTimes(gap);
   last_on_ = now;
 
   if (const auto* connected = std::get_if<AgentConnected>(&event)) {
@@ -45,9 +47,11 @@ void ProgramCoordinator::On(const CoordinatorEvent& event, Time now) {
       Peer& peer = *it->second;
       peer.heard = now;
       if (std::exchange(peer.silent, false)) {
-        report_dirty_ = true;
+        report_dirty_ = moved = true;
         Correct(peer);
       }
+      if (moved) wakeup_ = NextWakeup();
+      // Each agent sends five a second, so none of them may cost a look at all agents.
       if (std::holds_alternative<Ping>(from->message)) return;
       if (const auto* checked = std::get_if<PeersChecked>(&from->message))
         if (!network_.OnAnswer(from->connection, *checked)) return;
@@ -74,6 +78,7 @@ void ProgramCoordinator::On(const CoordinatorEvent& event, Time now) {
     report_announced_ = true;
     outputs_.push_back(ReportChanged{});
   }
+  wakeup_ = NextWakeup();
 }
 
 void ProgramCoordinator::ShiftTimes(Duration gap) {

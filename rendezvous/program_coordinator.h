@@ -55,7 +55,7 @@ class ProgramCoordinator final : public JobCoordinator {
 
   void On(const CoordinatorEvent& event, Time now) override;
   std::vector<CoordinatorOutput> Take() override;
-  Time next_wakeup() const override;
+  Time next_wakeup() const override { return wakeup_; }
   const Report& report() override;
   GangPhase phase() const override;
   Generation generation() const override { return current_; }
@@ -112,6 +112,7 @@ class ProgramCoordinator final : public JobCoordinator {
   void CheckSilence(Time now);
   void CheckLost(Time now);
   void ShiftTimes(Duration gap);
+  Time NextWakeup() const;
 
   // Decisions.
   void Advance(Time now);  // takes every step that is due
@@ -192,6 +193,7 @@ class ProgramCoordinator final : public JobCoordinator {
   Time last_join_{};           // when the last agent became ready, or was lost
   Time formed_at_{};
   Time last_on_ = kNever;
+  Time wakeup_ = kNever;  // when TimePassed is due
   Time silence_check_at_ = kNever;
   int64_t newest_step_ = 0;
   int64_t recorded_step_ = 0;

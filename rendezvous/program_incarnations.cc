@@ -16,6 +16,9 @@
 namespace ringmaster::rendezvous {
 namespace {
 
+// How soon it shows that all agents were heard since a failure: their next pings come within 200 ms.
+constexpr Duration kHeardInterval = milliseconds(20);
+
 // The number at the end of a pod's name, which is the pod's rank; -1: none.
 int64_t NumberOf(std::string_view pod) {
   const size_t digits = pod.find_last_not_of("0123456789") + 1;
@@ -220,7 +223,7 @@ bool ProgramCoordinator::CheckRunning(Time now) {
       // What is not heard is lost after silence_limit, which ends this stage. The bound is for an agent
       // whose loss does not.
       if (now < failure_seen_ + 2 * options_.silence_limit && MayHaveLostAPeer()) {
-        incident_due_ = now + programs_.gather_window;
+        incident_due_ = now + kHeardInterval;
         return false;
       }
     }
@@ -524,7 +527,7 @@ void ProgramCoordinator::End(GangPhase phase, const std::string& reason) {
   if (!exit.connections.empty()) outputs_.push_back(std::move(exit));
 }
 
-Time ProgramCoordinator::next_wakeup() const {
+Time ProgramCoordinator::NextWakeup() const {
   if (stage_ == Stage::kEnded || started_at_ == kNever) return kNever;
   Time wake = std::min({silence_check_at_, incident_due_, ranks_due_, stop_until_});
   for (const auto& [agent, peer] : peers_) {

@@ -157,6 +157,29 @@ TEST_F(ProgramCoordinatorTest, TheFailureOfAProgramIsChargedWhenItsPeersAreHeard
   EXPECT_EQ(report().incident->root.message, "ValueError: the data is broken");
 }
 
+TEST_F(ProgramCoordinatorTest, AFailureIsJudgedSoonAfterTheLastPeerIsHeard) {
+  Make(2, 2, 2);
+  Form({0, 1});
+  mute_ = {1};
+  End(0, 1, "ValueError: the data is broken");
+  Pass(milliseconds(110));
+  EXPECT_FALSE(report().incident.has_value());
+  mute_.clear();
+  Pass(milliseconds(30));
+  EXPECT_TRUE(report().incident.has_value());
+}
+
+TEST_F(ProgramCoordinatorTest, APingDoesNotPutOffWhatIsDue) {
+  Make(1, 2, 2);
+  Connect(0);
+  Pass(options_.programs->last_call - milliseconds(1));
+  now_ += milliseconds(2);
+  On(MessageFrom{ConnectionOf(0), Ping{}});
+  EXPECT_LE(coordinator_->next_wakeup(), now_) << "it waits no longer for a second worker";
+  On(TimePassed{});
+  EXPECT_TRUE(Runs(0));
+}
+
 TEST_F(ProgramCoordinatorTest, ALostAgentNeedsNoPermission) {
   Make(2, 2, 2);
   Form({0, 1});
