@@ -163,6 +163,7 @@ TEST(DecodeWorkload, AddsTheUpdatesOfAllChecks) {
 TEST(DecodeWorkload, IgnoresThoseOfOthers) {
   Json object = AdmittedWorkload();
   object["metadata"]["labels"] = {{"x", "y"}};
+  object["metadata"]["ownerReferences"][0].update({{"apiVersion", "batch/v1"}, {"kind", "Job"}});
   EXPECT_EQ(DecodeOne(object), nullptr);
   EXPECT_EQ(DecodeWorkload(Json(), Meta()), nullptr);
 }
