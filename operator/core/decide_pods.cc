@@ -32,7 +32,7 @@ namespace ringmaster::core {
 // A gang without any node holds nothing either if its scheduler places gangs in one step, or if it waits for
 // an autoscaler, which adds nodes while pods wait. To create it again only costs writes, so it stays for a
 // multiple of the limit; not for ever, since pods may exclude nodes that are good again, and `auto` may
-// choose another scheduler. While an autoscaler adds nodes, the limit starts again with each of these pods.
+// choose another scheduler. When nodes come, the limit starts again with each of its pods that gets one.
 
 bool ReservesRoom(const Observed& o) { return o.provider == GangProvider::kGate && !o.job.autoscaler; }
 
@@ -316,7 +316,7 @@ std::optional<Decision> CheckPlacement(const Observed& o, Time now, Requeue& req
   if (auto decision = WithdrawRefused(o, now)) return decision;
   auto limit = PlacementLimit(o);
   if (!limit) return std::nullopt;
-  if (o.job.autoscaler) limit = std::max(*limit, LastPlaced(o) + o.job.gang_timeout);
+  if (o.job.autoscaler || o.all_at_once) limit = std::max(*limit, LastPlaced(o) + o.job.gang_timeout);
   if (now < *limit) {
     requeue.By(*limit);
     return std::nullopt;

@@ -114,6 +114,23 @@ TEST(Gang, OfASchedulerThatHoldsNothingIsNotCreatedAgainAndAgain) {
   EXPECT_EQ(o.status.ledger.withdrawals, 1) << "its pods may exclude nodes that are good again";
 }
 
+// The scheduler binds the pods one after the other.
+TEST(Gang, OfASchedulerThatWaitedLongIsNotWithdrawnWhenItsNodesCome) {
+  Observed o = WaitingAtOnce(3);
+  const Time late = kT0 + 5 * o.job.gang_timeout;
+  Settle(o, late);
+  GiveNode(o.pods[0], late);
+  Settle(o, late + milliseconds(1));
+  EXPECT_EQ(o.status.ledger.withdrawals, 0);
+  Observed torn = o;
+  Settle(torn, late + o.job.gang_timeout);
+  EXPECT_EQ(torn.status.ledger.withdrawals, 1) << "the others get none";
+  for (Pod& pod : o.pods) GiveNode(pod, late + milliseconds(2));
+  Settle(o, late + seconds(1));
+  EXPECT_TRUE(o.status.ledger.placed);
+  EXPECT_EQ(o.status.ledger.attempt, 1);
+}
+
 TEST(Gang, OfASchedulerIsWithdrawnWhenItHoldsNodesOrIsIncomplete) {
   const auto withdrawn = [](Observed o) {
     Settle(o, kT0 + o.job.gang_timeout);
