@@ -11,7 +11,6 @@
 #include "operator/wiring/names.h"
 #include "operator/wiring/pod_shape.h"
 #include "operator/wiring/wiring.h"
-#include "rendezvous/messages.h"
 
 namespace ringmaster::kube {
 namespace {
