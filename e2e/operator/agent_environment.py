@@ -15,10 +15,14 @@ def token_of(api, pod):
     })["status"]["token"]
 
 
+def agent_container(pod):
+    return next(c for c in pod["spec"]["containers"] if c["name"] == "worker")
+
+
 def agent_environment(api, pod, folder, token=None):
     """Returns the RINGMASTER_ variables of the pod's own container that have a value, and writes the files that they name to the
     folder: the job's ConfigMap, and the token (default: that of this pod)."""
-    worker = next(c for c in pod["spec"]["containers"] if c["name"] == "worker")
+    worker = agent_container(pod)
     environment = {e["name"]: e["value"] for e in worker["env"] if e["name"].startswith("RINGMASTER_") and "value" in e}
     volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
     files = {}

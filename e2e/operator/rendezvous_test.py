@@ -13,7 +13,7 @@ import subprocess
 import time
 import unittest
 
-from agent_environment import agent_environment
+from agent_environment import agent_container, agent_environment
 from rig import BIN, Cluster, Rig, job
 
 FAKE_TRAINER = os.environ.get("RINGMASTER_FAKE_TRAINER", "")
@@ -31,7 +31,7 @@ class Agent:
         environment.update(overrides)
         self.log_file = self.folder / "log"
         with open(self.log_file, "wb") as log:
-            words = worker.get("command", [])[1:]  # the first one is the agent
+            words = agent_container(pod).get("command", [])[1:]  # the first one is the agent
             self.process = subprocess.Popen([str(BIN / "ringmaster-agent"), *words], stdout=log, stderr=subprocess.STDOUT,
                                             env={"PATH": os.environ["PATH"], "RINGMASTER_LOG": "debug", **environment},
                                             start_new_session=True)
