@@ -18,6 +18,7 @@
 #include "base/file.h"
 #include "rendezvous/codec.h"
 #include "worker/agent/coordinator_link.h"
+#include "worker/agent/program_agent.h"
 
 namespace ringmaster::bench {
 namespace {
@@ -33,24 +34,12 @@ constexpr size_t kMostConnecting = 16;
 constexpr size_t kSmallFrame = 2048;  // a larger one has the members, and is the same for all
 constexpr int32_t kPort = 29400;      // of the programs, which do not exist
 
-rendezvous::ProgramMemberOptions MemberOptionsOf(const agent::Config& config) {
-  const Result<std::string> uuid = ReadFile("/proc/sys/kernel/random/uuid", 256);
-  CHECK(uuid.ok(), "{}", uuid.error().message);
-  rendezvous::ProgramMemberOptions options;
-  // Send fills in the secret.
-  options.hello = {config.job,     config.pod,  uuid->substr(0, 36), "",
-                   config.attempt, config.slot, config.node,         config.role};
-  options.hello.checks_peers = true;
-  options.stop_grace = config.stop_grace;
-  return options;
-}
-
 }  // namespace
 
 struct PodAgents::Agent {
   explicit Agent(const agent::Config& from)
       : config(from),
-        core(MemberOptionsOf(config)),
+        core(agent::MemberOptionsOf(config)),
         link(config.coordinator_host, config.coordinator_port, config.ca_file) {}
 
   agent::Config config;

@@ -41,19 +41,6 @@ constexpr Duration kDyingLimit = milliseconds(500);  // from a program's last li
 constexpr Duration kSpareDelay = seconds(5);
 constexpr const char* kNoPreload = "launch.preload has no effect in this pod";
 
-rendezvous::ProgramMemberOptions MemberOptionsOf(const Config& config) {
-  const Result<std::string> uuid = ReadFile("/proc/sys/kernel/random/uuid", 256);
-  CHECK(uuid.ok(), "{}", uuid.error().message);
-  rendezvous::ProgramMemberOptions options;
-  // ProgramAgent::Send fills in the secret.
-  options.hello = {config.job,     config.pod,  uuid->substr(0, 36), "",
-                   config.attempt, config.slot, config.node,         config.role};
-  options.hello.checks_peers = true;
-  options.stop_grace = config.stop_grace;
-  if (config.doorbell >= 0) options.ping_interval = SlotRelay::kSlotPingInterval;
-  return options;
-}
-
 // A key of 256 bits, as text.
 std::string NewKey() {
   std::array<unsigned char, 32> bytes = {};
@@ -69,6 +56,19 @@ std::string NewKey() {
 }
 
 }  // namespace
+
+rendezvous::ProgramMemberOptions MemberOptionsOf(const Config& config) {
+  const Result<std::string> uuid = ReadFile("/proc/sys/kernel/random/uuid", 256);
+  CHECK(uuid.ok(), "{}", uuid.error().message);
+  rendezvous::ProgramMemberOptions options;
+  // ProgramAgent::Send fills in the secret.
+  options.hello = {config.job,     config.pod,  uuid->substr(0, 36), "",
+                   config.attempt, config.slot, config.node,         config.role};
+  options.hello.checks_peers = true;
+  options.stop_grace = config.stop_grace;
+  if (config.doorbell >= 0) options.ping_interval = SlotRelay::kSlotPingInterval;
+  return options;
+}
 
 ProgramAgent::ProgramAgent(Config config)
     : config_(std::move(config)),

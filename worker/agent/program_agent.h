@@ -33,6 +33,10 @@
 
 namespace ringmaster::agent {
 
+// Returns how the agent of such a pod introduces itself, under a new id. The secret is missing: it may change
+// before each connection.
+rendezvous::ProgramMemberOptions MemberOptionsOf(const Config& config);
+
 class ProgramAgent {
  public:
   // REQUIRES: config.program is not empty.
