@@ -50,6 +50,7 @@ class SimBackend final : public control::Backend {
     bool forgets_domain = false;        // pods may use other domains than those of their places
     bool forgets_peers = false;         // a replacement gets a place in any domain
     bool ignores_turns = false;         // the queue orders by names only
+    bool forgets_ages = false;          // leaders after the first one do not know which job is older
     bool takes_claims = false;          // any gang uses what is claimed for the head of the queue
     // Called when all pods of a gang got places.
     std::function<void(const control::Key&, const Placing&)> on_reserved;

@@ -132,7 +132,8 @@ core::Fit SimBackend::FitOf(const Key& key, const Cached& cached, const core::Ob
   const auto reserved = static_cast<int32_t>(fit.reserved.size());
   cached.standing = core::StandingOf(o);
   cached.standing.priority = options_.ignores_turns ? 0 : PriorityOf(key);
-  cached.standing.created = options_.ignores_turns ? 0 : AgeOf(key);
+  const bool knows_age = !options_.ignores_turns && !(options_.forgets_ages && term_ > 1);
+  cached.standing.created = knows_age ? AgeOf(key) : 0;
   const std::vector<core::Capacity::Ask> gang = AsksOf(key, cached, attempt, open, excluded);
   core::GangRoom room;
   {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// controller_sim [--seed N|today] [--seeds M] [--mutation K|all] [--trace]
+// controller_sim [--seed N|today] [--seeds M] [--mutation K|NAME|all] [--trace]
 //
 // Runs seeds N to N+M-1; `today` is a first seed above 1,000,000 that differs every day (UTC), so that a
 // suite that runs every day plays new ones. Without a mutation, every run must keep all invariants; with one,
@@ -27,6 +27,16 @@ struct Flags {
   bool trace = false;
 };
 
+// A number or a name; a word that is neither must not run without any mutation.
+bool ParseMutation(const std::string& value, Flags& flags) {
+  for (int k = 0; k <= kMutations; ++k) {
+    if (value != std::to_string(k) && value != MutationName(static_cast<Mutation>(k))) continue;
+    flags.mutation = k;
+    return true;
+  }
+  return false;
+}
+
 bool Parse(int argc, char** argv, Flags& flags) {
   bool today = false;
   for (int i = 1; i < argc; ++i) {
@@ -45,13 +55,11 @@ bool Parse(int argc, char** argv, Flags& flags) {
       flags.seeds = std::strtoull(value, nullptr, 10);
     else if (name == "--mutation" && std::strcmp(value, "all") == 0)
       flags.all_mutations = true;
-    else if (name == "--mutation")
-      flags.mutation = std::atoi(value);
-    else
+    else if (name != "--mutation" || !ParseMutation(value, flags))
       return false;
   }
   if (today) flags.seed = FirstSeedOfToday(flags.seeds);
-  return flags.mutation >= 0 && flags.mutation <= kMutations;
+  return true;
 }
 
 // Returns whether a breach was found.
@@ -96,7 +104,7 @@ int Main(int argc, char** argv) {
   Flags flags;
   if (!Parse(argc, argv, flags)) {
     fmt::print(stderr,
-               "usage: controller_sim [--seed N|today] [--seeds M] [--mutation 0..{}|all] [--trace]\n",
+               "usage: controller_sim [--seed N|today] [--seeds M] [--mutation 0..{}|NAME|all] [--trace]\n",
                kMutations);
     return 2;
   }

@@ -371,6 +371,8 @@ const char* MutationName(Mutation mutation) {
       return "prepares-waiting-gangs";
     case Mutation::kIgnoresTurns:
       return "ignores-turns";
+    case Mutation::kForgetsAges:
+      return "forgets-ages";
     case Mutation::kTakesClaims:
       return "takes-claims";
     case Mutation::kRunsFinishedWork:

@@ -73,6 +73,7 @@ enum class Mutation : int {
   kIgnoresDefaultQueue,    // starts a job without a label as if its namespace had no queue
   kPreparesWaitingGangs,   // creates the supporting objects of a gang that waits for room
   kIgnoresTurns,           // the queue orders gangs by their names
+  kForgetsAges,            // the same from the second leader on, for gangs of one priority
   kTakesClaims,            // any gang uses the room that is claimed for the head of the queue
   kRunsFinishedWork,       // ignores the notes of agents that the job is finished
 };

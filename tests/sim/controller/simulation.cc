@@ -151,6 +151,7 @@ class Simulation {
     options.forgets_domain = mutation_ == Mutation::kForgetsDomain;
     options.forgets_peers = mutation_ == Mutation::kForgetsPeers;
     options.ignores_turns = mutation_ == Mutation::kIgnoresTurns;
+    options.forgets_ages = mutation_ == Mutation::kForgetsAges;
     options.takes_claims = mutation_ == Mutation::kTakesClaims;
     options.ages = ages_;
     options.on_reserved = [this](const Key& key, const Placing& placing) {
