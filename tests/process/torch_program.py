@@ -3,7 +3,8 @@
 
 Each model has parts whose state is easy to lose or to make depend on the number of workers:
   resnet  BatchNorm, dropout, a mean of the weights (EMA), augmentation by random numbers, a process that reads ahead
-  gpt     tied weights, activation checkpointing, groups of parameters, validation, a random generator between steps
+  gpt     tied weights, activation checkpointing, groups of parameters, validation, a random generator between steps, float16
+          by autocast with a GradScaler whose scale soon is too large, again and again
   lora    a frozen base in bfloat16, adapters, two optimizers, schedulers of which one follows the loss, gradients that are
           changed between reduction and update, a layer that only some micro-batches use
 """
@@ -116,7 +117,8 @@ def gpt(steps):
     optimizer = torch.optim.AdamW(groups, lr=3e-3, betas=(0.9, 0.95))
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 20))
     generator = torch.Generator().manual_seed(3)
-    run.register(model=model, optimizer=optimizer, scheduler=scheduler, generator=generator)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**22, growth_interval=4)
+    run.register(model=model, optimizer=optimizer, scheduler=scheduler, generator=generator, scaler=scaler)
     text = ((torch.arange(4000) * 7 + fixed(4000, seed=4).mul(2).long()) % VOCABULARY)
 
     def batch(step, v):
@@ -126,7 +128,9 @@ def gpt(steps):
 
     for step in run.steps(steps):
         for x, y in step.micro_batches(batch):
-            step.backward(cross_entropy(model(x).flatten(0, 1), y.flatten()))
+            with torch.autocast("cpu", torch.float16):
+                scores = model(x)
+            step.backward(cross_entropy(scores.float().flatten(0, 1), y.flatten()))
         if step.commit(clip_norm=1.0):
             with torch.no_grad():  # noise in the weights, by a generator that is state
                 model.norm.bias.add_(torch.randn(WIDTH, generator=generator), alpha=1e-4)

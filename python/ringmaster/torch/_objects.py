@@ -32,11 +32,6 @@ def check(name: str, value: Any) -> Any:
         raise Error(
             f"{where}: LBFGS calls the model several times in a step; use an optimizer whose step() takes no closure"
         )
-    if isinstance(value, torch.amp.GradScaler):
-        raise Error(
-            f"{where}: a GradScaler skips steps by what one worker sees. Use bfloat16, which needs none, or a constant scale: "
-            "step.backward(loss, scale=1024)"
-        )
     if isinstance(value, (torch.Generator, dict)):
         return value
     if not callable(getattr(value, "state_dict", None)) or not callable(
@@ -255,6 +250,8 @@ def fingerprint(objects: Mapping[str, Any]) -> Dict[str, str]:
             counts = [len(group["params"]) for group in value.param_groups]
             encoded = _state.Encoder(_tensors.as_array).encode(groups, f"{name}.param_groups")
             values[name] = f"{kind} {_state.to_bytes([counts, encoded]).decode()}"
+        elif isinstance(value, torch.amp.GradScaler):
+            values[name] = f"{kind} {_state.to_bytes(value.state_dict()).decode()}"
         else:
             values[name] = kind
     return values

@@ -13,7 +13,7 @@ import torch
 from .. import _data, _native, _run, _safetensors, _state
 from .._errors import Error
 from . import _data as _datasets
-from . import _objects, _tensors, _weights
+from . import _objects, _scaler, _tensors, _weights
 from ._buffers import Buffers
 
 _USED = "used parameters"  # the tensor that counts in how many micro-batches each parameter got a gradient
@@ -27,13 +27,16 @@ class Step(_run.Step):
     """One attempt at a step: this worker's share of its micro-batches, then the commit."""
 
     _run: "Run"
+    # After the reduction, equal on all workers: whether a gradient was not finite, so that a registered GradScaler leaves the
+    # update of the parameters out. What overflowed counts as zero in gradient_norm.
+    skipped: bool = False
 
     def backward(self, loss: torch.Tensor, *, scale: float = 1.0) -> None:
         """Computes the gradient of the current micro-batch, and adds it to the sums. Once per micro-batch.
 
         loss: shape (), the mean over the samples of the micro-batch.
         scale: factor for the backward pass, by which the gradients are divided afterwards; a power of two, such as 1024, keeps
-               small gradients of float16 from becoming zero. bfloat16 needs none.
+               small gradients of float16 from becoming zero. bfloat16 needs none. A registered GradScaler chooses it itself.
         """
         self._run._backward(self, loss, scale)
 
@@ -50,6 +53,7 @@ class Step(_run.Step):
 
         clip_norm: scales the gradient to this Euclidean norm if it is larger, as torch.nn.utils.clip_grad_norm_.
         schedule: calls step() of each registered scheduler, except of a ReduceLROnPlateau.
+        When step.skipped is set, the optimizers and schedulers do nothing, and a registered GradScaler reduces its scale.
         Returns False if the step was interrupted and nothing has changed: run.steps then yields it again.
         """
         return self._run._commit(self, clip_norm, schedule)
@@ -81,6 +85,8 @@ class Run(_run.Run[Step]):
         self._versions: List[int] = []
         self._buffers = Buffers(settings.micro_batches)
         self._used_tensor = -1
+        self._scaler = _scaler.LossScaler(self._memory, None)
+        self._overflow_tensor = -1
         self._elements: List[int] = []  # by index of the tensor in the sums
         self._hooks: List[torch.utils.hooks.RemovableHandle] = []
         self._step: Optional[Step] = None
@@ -94,7 +100,8 @@ class Run(_run.Run[Step]):
         """Names what is state: it is in checkpoints, and a joining worker gets it.
 
         objects: by a name that stays the same, each one of: a torch.nn.Module, an optimizer, a scheduler, a torch.Generator, a
-                 dict, or any object with state_dict() and load_state_dict(). `commit` steps the optimizers and schedulers.
+                 dict, or any object with state_dict() and load_state_dict(). `commit` steps the optimizers and schedulers, and
+                 updates a torch.amp.GradScaler, by which `backward` scales the loss.
                  Their state is arrays, numbers, strings and containers of them. Parameters that a registered optimizer has
                  are trained; without an optimizer, all that require a gradient.
         running: names of buffers of more than 65,536 elements that micro-batches change, such as "model.codebook.mean".
@@ -106,7 +113,14 @@ class Run(_run.Run[Step]):
         for name, value in objects.items():
             if name in self._objects:
                 raise Error(f"run.register: {name} is registered already: use another name")
-            self._objects[name] = _objects.check(name, value)
+            checked = _objects.check(name, value)
+            if isinstance(checked, torch.amp.GradScaler):
+                for other, known in self._objects.items():
+                    if isinstance(known, torch.amp.GradScaler):
+                        raise Error(
+                            f"run.register({name}=...): {other} is a GradScaler already, and a step has one scale: register one"
+                        )
+            self._objects[name] = checked
         self._running.update(running)
 
     def export(self, path: _safetensors.Path, *, name: Optional[str] = None) -> None:
@@ -188,6 +202,10 @@ class Run(_run.Run[Step]):
             )
         self._used_tensor = len(tensors)
         tensors.append(_run.Tensor(_USED, count, in_norm=False))
+        self._scaler = _scaler.LossScaler(self._memory, _scaler.registered(self._objects.values()))
+        if self._scaler.enabled:
+            self._overflow_tensor = len(tensors)
+            tensors.append(_run.Tensor(_scaler.OVERFLOWS, 1, in_norm=False))
         self._elements = [tensor.elements for tensor in tensors]
         for i, parameter in enumerate(self._parameters):
             hook = functools.partial(self._on_gradient, i)
@@ -264,6 +282,7 @@ class Run(_run.Run[Step]):
     def _begin_step(self, step: Step) -> None:
         self._step = step
         self._buffers.begin_step()
+        self._scaler.begin_step()
         for parameter in self._parameters:
             parameter.grad = None
         for name, parameter in self._frozen:
@@ -276,6 +295,7 @@ class Run(_run.Run[Step]):
     def _begin_micro_batch(self) -> None:
         self._versions = [value._version for _, value in self._fixed]
         self._arrivals = [0] * len(self._parameters)
+        self._scaler.begin_micro_batch()
 
     def _backward(self, step: Step, loss: torch.Tensor, scale: float) -> None:
         step._current()
@@ -286,6 +306,12 @@ class Run(_run.Run[Step]):
             )
         if not scale > 0:
             raise Error(f"step.backward(scale={scale}): the scale is greater than 0")
+        if self._scaler.enabled:
+            if scale != 1.0:
+                raise Error(
+                    f"step.backward(scale={scale}): the registered GradScaler chooses the scale: leave it out"
+                )
+            scale = self._scaler.scale
         if step._micro_batch_loss is None:
             for parameter in self._parameters:
                 parameter.grad = None
@@ -343,7 +369,7 @@ class Run(_run.Run[Step]):
         values = gradient.detach().to(self._memory, torch.float32)
         if self._inverse_scale != 1.0:
             values = values * self._inverse_scale
-        self._add_values(i, values)
+        self._add_values(i, self._scaler.finite(values))
 
     def _add_values(self, tensor: int, values: torch.Tensor) -> None:
         assert self._step is not None
@@ -383,6 +409,8 @@ class Run(_run.Run[Step]):
         self._add_values(
             self._used_tensor, torch.tensor([float(arrivals > 0) for arrivals in self._arrivals])
         )
+        if self._scaler.enabled:
+            self._add_values(self._overflow_tensor, self._scaler.overflow)
 
     def _restore(self) -> None:
         self._buffers.restore()
@@ -393,6 +421,7 @@ class Run(_run.Run[Step]):
             return not step._interrupted
         used = self._mean(self._used_tensor)
         self._used = [value > 0 for value in used.tolist()]
+        step.skipped = self._scaler.enabled and float(self._mean(self._overflow_tensor)) > 0
         for i, parameter in enumerate(self._parameters):
             parameter.grad = self._gradient(i) if self._used[i] else None
         return True
@@ -426,12 +455,14 @@ class Run(_run.Run[Step]):
         self._buffers.finish_step(self._mean)
         optimizers = [value for value in self._objects.values() if isinstance(value, torch.optim.Optimizer)]
         learning_rate = float(optimizers[0].param_groups[0]["lr"]) if optimizers else 0.0
-        for optimizer in optimizers:
-            optimizer.step()
-        if schedule:
+        if not step.skipped:
+            for optimizer in optimizers:
+                optimizer.step()
+        if schedule and not step.skipped:
             for scheduler in self._objects.values():
                 if _objects.steps_by_itself(scheduler):
                     scheduler.step()
+        self._scaler.update(step.skipped, step.number)
         for parameter in self._parameters:
             parameter.grad = None
         step._commit(learning_rate)

@@ -90,7 +90,7 @@ _REFUSED: Dict[str, Tuple[Callable[[Any], bool], str]] = {
     "debug": (bool, "wrap the model in transformers.debug_utils.DebugUnderflowOverflow"),
     "deepspeed": (bool, "every worker has the whole model"),
     "enable_jit_checkpoint": (bool, "SIGTERM writes a checkpoint without it"),
-    "fp16": (bool, "use bf16=True: fp16 needs a GradScaler, which skips steps"),
+    "fp16": (bool, "use bf16=True, whose gradients need no scale"),
     "fsdp": (bool, "every worker has the whole model"),
     "ignore_data_skip": (bool, "a run that is continued takes the samples that come next"),
     "include_num_input_tokens_seen": (lambda value: value not in ("no", False), "count them in data_collator"),

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loss scaling by a registered torch.amp.GradScaler, decided by all workers together.
+
+A GradScaler multiplies the loss, so that small gradients of float16 do not become zero, and leaves out the step when a gradient
+is not finite. It looks at the gradients of its own process. Here a gradient that is not finite counts as zero in the exact sums,
+and a tensor beside the gradients counts in how many micro-batches there was one: all workers read the same number from it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Iterable, Optional
+
+import torch
+
+from .._errors import Error
+
+OVERFLOWS = "gradients that are not finite"  # the tensor, of one element
+# Below it float16 has no more numbers, so gradients that are not finite even then are not made so by their scale.
+_SMALLEST = 2.0**-24
+
+
+class LossScaler:
+    """The scale of one step after the other. Without a GradScaler, or with one that is not enabled, it is 1."""
+
+    def __init__(self, memory: torch.device, scaler: Optional[torch.amp.GradScaler]) -> None:
+        self._scaler = scaler
+        self._memory = memory
+        self.scale = 1.0
+        # Of the current micro-batch, float32 (1) in `memory`: 1 if one of its gradients was not finite.
+        self.overflow = torch.zeros(1, device=memory)
+
+    @property
+    def enabled(self) -> bool:
+        return self._scaler is not None
+
+    def begin_step(self) -> None:
+        if self._scaler is not None:
+            self.scale = self._scaler.get_scale()
+
+    def begin_micro_batch(self) -> None:
+        if self._scaler is not None:
+            self.overflow = torch.zeros(1, device=self._memory)
+
+    def finite(self, gradient: torch.Tensor) -> torch.Tensor:
+        """Returns the gradient, float32 (elements) in `memory`; zeros if it is not finite. Does not wait for a GPU."""
+        if self._scaler is None:
+            return gradient
+        good = torch.isfinite(gradient).all()
+        self.overflow = torch.where(good, self.overflow, 1.0)
+        return torch.where(good, gradient, 0.0)
+
+    def update(self, skipped: bool, step: int) -> None:
+        """Chooses the scale of the next step, as GradScaler.update. Errors: no scale makes the gradients finite."""
+        if self._scaler is None:
+            return
+        state = self._scaler.state_dict()
+        successes = 0 if skipped else state["_growth_tracker"] + 1
+        scale = state["scale"]
+        if skipped:
+            scale = _float32(scale * state["backoff_factor"])
+            if scale < _SMALLEST:
+                raise Error(
+                    f"a gradient of step {step} is not finite, whatever the loss is multiplied by: the GradScaler has reduced "
+                    f"its scale to {scale:g}. Look for NaN and infinity in the model and in the data"
+                )
+        elif successes == state["growth_interval"]:
+            successes = 0
+            grown = _float32(scale * state["growth_factor"])
+            scale = grown if math.isfinite(grown) else scale
+        self._scaler.load_state_dict({**state, "scale": scale, "_growth_tracker": successes})
+
+
+def registered(objects: Iterable[Any]) -> Optional[torch.amp.GradScaler]:
+    """Returns the GradScaler among `objects` if it is enabled."""
+    for value in objects:
+        if isinstance(value, torch.amp.GradScaler) and value.is_enabled():
+            return value
+    return None
+
+
+def _float32(value: float) -> float:
+    return torch.tensor(value, dtype=torch.float32).item()
