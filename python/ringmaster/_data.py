@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the samples of a micro-batch come from: arrays, a map-style dataset, or a function."""
+"""Where the samples of a micro-batch come from: arrays, a map-style dataset, or a function. Streams: _stream.py."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from ._errors import Error
 class Source(abc.ABC):
     """Thread-safety: not thread-safe."""
 
-    size: Optional[int] = None  # samples; None: a function decides what a micro-batch is
+    size: Optional[int] = None  # samples; None: unknown, or a function decides what a micro-batch is
+
+    def stamp(self, step: int) -> Optional[int]:
+        """Returns what tells the data of this step from other data, below 2**48: equal on all workers. None: nothing does."""
+        return self.size
 
     @abc.abstractmethod
     def get(self, step: int, v: int, indices: Sequence[int]) -> Any:
@@ -88,8 +92,9 @@ def length(dataset: Any) -> int:
     """Errors: the dataset has no length or no items, so no permutation of its samples is defined."""
     if not hasattr(dataset, "__getitem__"):
         raise Error(
-            f"{type(dataset).__name__} is not a map-style dataset (it has no __getitem__). For data that is a stream, pass a "
-            "function: step.micro_batches(fn), where fn(step, micro_batch) returns the batch and depends on nothing else"
+            f"{type(dataset).__name__} is neither a map-style dataset (it has no __getitem__) nor one that can be iterated over again "
+            "and again. Or pass a function: step.micro_batches(fn), where fn(step, micro_batch) returns the batch and depends on "
+            "nothing else"
         )
     try:
         size = len(dataset)

@@ -20,11 +20,11 @@ import types
 import weakref
 from typing import Any, Callable, Generic, Iterator, List, Mapping, Optional, Tuple, Type, TypeVar
 
-from . import _data, _native, _state
+from . import _data, _native, _state, _stream
 from ._errors import Error, Stopped, describe_exception
 
-_SIZE = "size of the dataset"  # the tensor that has its bits as numbers, by which workers notice that theirs differ
-_SIZE_BITS = 48
+_STAMP = "stamp of the data"  # the tensor that has the bits of Source.stamp, by which workers notice that their data differ
+_STAMP_BITS = 48
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,10 +98,12 @@ class Step:
           arrays             a tuple or dict of them, or one, whose first dimension is the samples: yields their rows
           map-style dataset  len(data) and data[index]: yields collate_fn([data[i], ...])
           function           fn(step, micro_batch): yields what it returns, which must depend on its arguments only
+          iterable dataset   its samples in its order, which must be the same whenever it is iterated over: yields collate_fn of
+                             them. Each worker reads all of it; one that starts or joins at a later step does so from the beginning
         num_workers: processes that read ahead; map-style datasets of PyTorch only.
         """
         source = self._run._cached_source(data, collate_fn, num_workers)
-        for v in self._next_micro_batch(source.size):
+        for v in self._next_micro_batch(source.size, source.stamp):
             self._run._seed_micro_batch(self.number, v)
             batch = source.get(self.number, v, self.samples)
             # Whether another process read the samples makes no difference.
@@ -110,7 +112,7 @@ class Step:
 
     def indices(self, size: int) -> Iterator[List[int]]:
         """Yields, for each micro-batch of this worker's share, the indices of its samples in a dataset of `size`."""
-        for v in self._next_micro_batch(size):
+        for v in self._next_micro_batch(size, lambda step: size):
             self._run._seed_micro_batch(self.number, v)
             yield self.samples
 
@@ -126,7 +128,9 @@ class Step:
             )
         return self.micro_batch
 
-    def _next_micro_batch(self, size: Optional[int]) -> Iterator[int]:
+    def _next_micro_batch(
+        self, size: Optional[int], stamp: Callable[[int], Optional[int]]
+    ) -> Iterator[int]:
         """Yields the micro-batches that must be computed, and adds each to the sums when its code is done."""
         if self._interrupted:  # by an exchange before the micro-batches
             return
@@ -137,6 +141,8 @@ class Step:
         self._iterated = True
         run = self._run
         run._check_size(self.number, size)
+        if self._share:
+            run._set_stamp(stamp(self.number))
         for v in self._share:
             status = run._native.begin_micro_batch(v)
             if status == _native.SKIP:
@@ -157,7 +163,7 @@ class Step:
                 run._restore()
                 self.micro_batch = None
             if (
-                run._add_floats(self, run._size_tensor, run._size_bits)
+                run._add_floats(self, run._stamp_tensor, run._stamp_bits)
                 and run._native.end_micro_batch(self._micro_batch_loss or 0.0) == _native.REPEAT
             ):
                 self._interrupted = True
@@ -205,7 +211,7 @@ class Step:
             self._interrupted = True
             return False
         self.loss, self.gradient_norm = result
-        self._run._check_equal_sizes()
+        self._run._check_equal_stamps()
         self._run._seed_micro_batch(self.number, self._run.settings.micro_batches)
         return True
 
@@ -241,8 +247,8 @@ class Run(abc.ABC, Generic[StepT]):
         self._sources: List[Tuple[Tuple[Any, ...], _data.Source]] = []
         self._dataset_size: Optional[int] = None
         self._committed_size: Optional[int] = None  # of the dataset with which the state was trained
-        self._size_tensor = -1
-        self._size_bits = (ctypes.c_float * _SIZE_BITS)()  # of _dataset_size; 0 if it is unknown
+        self._stamp_tensor = -1
+        self._stamp_bits = (ctypes.c_float * _STAMP_BITS)()  # of the step's data; 0 if nothing is known of it
         _watch_exceptions(self)
         self._seed(settings.seed)
 
@@ -447,8 +453,8 @@ class Run(abc.ABC, Generic[StepT]):
         tensors = self._tensors()
         if not tensors:
             raise Error("there is nothing to train: call run.register(...) before run.steps(...)")
-        self._size_tensor = len(tensors)
-        tensors = [*tensors, Tensor(_SIZE, _SIZE_BITS, in_norm=False)]
+        self._stamp_tensor = len(tensors)
+        tensors = [*tensors, Tensor(_STAMP, _STAMP_BITS, in_norm=False)]
         settings = self.settings
         folder = settings.checkpoint_folder
         gpu = self._gpu()
@@ -500,9 +506,7 @@ class Run(abc.ABC, Generic[StepT]):
 
     def _check_size(self, step: int, size: Optional[int]) -> None:
         """Checks the number of samples of the dataset; None: unknown."""
-        if size != self._dataset_size:
-            self._dataset_size = size
-            self._size_bits[:] = [float((size or 0) >> bit & 1) for bit in range(_SIZE_BITS)]
+        self._dataset_size = size
         if size is None:
             return
         if self.settings.samples_per_step is None:
@@ -515,16 +519,37 @@ class Run(abc.ABC, Generic[StepT]):
                 "depends on it: continue with the same dataset, or start a new job from exported weights"
             )
 
-    def _check_equal_sizes(self) -> None:
-        """Checks that all workers have a dataset of the same size. REQUIRES: the step is reduced."""
-        means = self._mean_floats(self._size_tensor, _SIZE_BITS)
+    def _set_stamp(self, stamp: Optional[int]) -> None:
+        self._stamp_bits[:] = [float((stamp or 0) >> bit & 1) for bit in range(_STAMP_BITS)]
+
+    def _check_equal_stamps(self) -> None:
+        """Checks that all workers have the same data. REQUIRES: the step is reduced."""
+        means = self._mean_floats(self._stamp_tensor, _STAMP_BITS)
         tolerance = 0.25 / self.settings.micro_batches  # sums of floats are rounded
-        if any(abs(mean - bit) > tolerance for mean, bit in zip(means, self._size_bits)):
-            here = "an unknown size" if self._dataset_size is None else f"{self._dataset_size} samples"
+        # One without a share of the step has no stamp of it, so it looks only at whether the others agree.
+        if all(min(mean, 1 - mean) <= tolerance for mean in means):
+            return
+        if self._dataset_size is not None:
             raise Error(
-                f"the dataset has {here} on this worker, and another size on another worker, so some samples would be missing: "
-                "give all workers the same data"
+                f"the dataset has {self._dataset_size} samples on this worker, and another size on another worker, so some samples "
+                "would be missing: give all workers the same data"
             )
+        raise Error(
+            "workers have different data: a stream begins this step with another sample on another worker, or is a dataset there. "
+            "Give all workers the same data, in the same order whenever it is iterated over"
+        )
+
+    def _stream(self, data: Any, collate: Callable[[List[Any]], Any]) -> _data.Source:
+        """Returns the source that an iterable dataset is."""
+        settings = self.settings
+        if settings.samples_per_step is None:
+            raise Error(
+                "the dataset has samples, but init(samples_per_step=...) does not say how many a step takes"
+            )
+        samples = settings.samples_per_step // settings.micro_batches
+        return _stream.Stream(
+            data, collate, samples, settings.micro_batches, self._seed_micro_batch, self.heartbeat, self._as_array
+        )
 
     def _samples(self, step: int, v: int, size: Optional[int]) -> Tuple[List[int], float]:
         """Returns the samples of a micro-batch, and its weight, so that the mean over micro-batches is that over samples."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import abc
 from typing import Any, Callable, Dict, Generic, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
-from . import _data, _native, _run, _state
+from . import _data, _native, _run, _state, _stream
 from ._errors import Error
 
 
@@ -98,6 +98,8 @@ class Run(_run.Run[StepT], Generic[StepT]):
             return _data.Function(data)
         if collate is None and _data.is_arrays(data, lambda value: hasattr(value, "shape")):
             return _data.Arrays(data, _take)
+        if _stream.is_stream(data):
+            return self._stream(data, collate or _stack)
         return _data.Samples(data, collate or _stack)
 
     def _hash(self, tree: Any) -> int:

@@ -79,6 +79,21 @@ class Unsendable(Exception):
         super().__init__(f"{what} {index} is damaged")
 
 
+class Numbers(torch.utils.data.IterableDataset):
+    """Yields (pass, number, a random number) in an order of its own. Notes how far it was read."""
+
+    def __init__(self, size=10):
+        self.size, self.epoch, self.read = size, None, 0
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+    def __iter__(self):
+        for number in torch.randperm(self.size).tolist():
+            self.read += 1
+            yield self.epoch, number, random.random()
+
+
 def batches(dataset, steps=5, interrupted=None, drawn=None, **options):
     """Sets `drawn` to what the code of each micro-batch draws, and returns {(step, micro-batch): batch} of a run that trains nothing of interest."""
     run = rm.init(micro_batches=4, samples_per_step=8, seed=3)
@@ -164,9 +179,9 @@ class Datasets(Case):
         self.assertEqual(seen, {v: rows(0, v) for v in range(4)})
 
     def test_data_that_cannot_be_used(self):
-        class Stream(torch.utils.data.IterableDataset):
+        class Empty(torch.utils.data.IterableDataset):
             def __iter__(self):
-                return iter(range(10))
+                return iter(())
 
         class NoLength:
             def __getitem__(self, index):
@@ -174,8 +189,9 @@ class Datasets(Case):
 
         for dataset, options, text in (
             (torch.utils.data.DataLoader(Pairs()), {}, "takes the dataset, not a DataLoader"),
-            (Stream(), {}, "Stream is a stream"),
-            (iter([1, 2]), {}, "is not a map-style dataset"),
+            (Empty(), {}, "Empty yields no sample in pass 1"),
+            (Numbers(), {"num_workers": 1}, "processes cannot share a stream"),
+            (iter([1, 2]), {}, "is neither a map-style dataset"),
             (NoLength(), {}, "NoLength has no length"),
             ([], {}, "list is empty"),
             ((X, Y[1:]), {}, "different numbers of samples (their first dimension): [21, 22]"),
@@ -188,6 +204,95 @@ class Datasets(Case):
         run.register(model=model)
         self.fails("init(samples_per_step=...)", lambda: list(next(run.steps(1)).micro_batches(X)))
         run.close()
+
+
+class Streams(Case):
+    def test_each_step_takes_the_samples_that_come_next(self):
+        stream = Numbers()
+        seen = batches(stream, collate_fn=list)
+        self.assertEqual(list(seen), [(s, v) for s in range(5) for v in range(4)])
+        samples = [sample for batch in seen.values() for sample in batch]
+        self.assertEqual([sample[0] for sample in samples], [i // 10 for i in range(40)])
+        for start in range(0, 40, 10):
+            self.assertEqual(sorted(sample[1] for sample in samples[start : start + 10]), list(range(10)))
+        self.assertEqual(stream.read, 40)
+
+    def test_interruptions_change_nothing(self):
+        expected, drawn = batches(Numbers(), collate_fn=list, drawn=(numbers := {})), numbers
+        for seed in range(1, 5):
+            again = {}
+            self.assertEqual(batches(Numbers(), interrupted=seed, drawn=again, collate_fn=list), expected)
+            self.assertEqual(again, drawn)
+
+    def test_a_worker_reads_no_further_than_its_share(self):
+        stream = Numbers(100)
+        reader = self.reader(stream)
+        reader.get(2, 1, [])
+        self.assertEqual(stream.read, 2 * 8 + 2 * 2)
+        self.assertEqual(len(reader.get(2, 0, [])), 2, "it is kept, since another share may need it")
+        self.assertEqual(stream.read, 2 * 8 + 2 * 2)
+
+    def test_a_share_of_any_worker_at_any_time_is_the_same(self):
+        whole = batches(Numbers(), collate_fn=list)
+        for steps in ((3,), (1, 4), (4, 2, 3)):  # it joins late; it skips steps; the job goes back to an older state
+            reader = self.reader(Numbers())
+            for step in steps:
+                for v in (3, 0):
+                    self.assertEqual(reader.get(step, v, []), whole[step, v])
+
+    def reader(self, stream):
+        run = rm.init(micro_batches=4, samples_per_step=8, seed=3)
+        self.addCleanup(run.close)
+        return run._source(stream, list, 0)
+
+    def test_a_collate_fn_may_change_what_it_gets(self):
+        class Rows:
+            def __iter__(self):
+                return iter([{"x": i} for i in range(8)])
+
+        def take(rows):
+            return [row.pop("x") for row in rows]
+
+        seen = batches(Rows(), steps=2, interrupted=3, collate_fn=take)
+        self.assertEqual([seen[0, v] for v in range(4)], [[0, 1], [2, 3], [4, 5], [6, 7]])
+
+    def test_the_default_is_that_of_pytorch(self):
+        class Tensors:
+            def __iter__(self):
+                return iter(zip(X, Y.tolist()))
+
+        x, y = batches(Tensors(), steps=1)[0, 1]
+        self.assertTrue(torch.equal(x, X[2:4]) and torch.equal(y, Y[2:4]))
+
+    def test_a_stamp_tells_samples_apart(self):
+        def stamp(sample):
+            class One:
+                def __iter__(self):
+                    return iter([sample] * 8)
+
+            return self.reader(One()).stamp(0)
+
+        samples = [1, 2, "1", None, (1, 2), {"x": torch.ones(2)}, {"x": torch.ones(3)}, {"x": torch.zeros(2)}, {"y": torch.ones(2)}]
+        self.assertEqual(len({stamp(sample) for sample in samples}), len(samples))
+        self.assertEqual(stamp({"x": torch.ones(2)}), stamp({"x": torch.ones(4)[::2]}))
+        self.assertEqual(stamp(object()), stamp(object()), "nothing is known of them")
+        self.assertEqual(stamp(torch.ones(2).to_sparse()), stamp(torch.zeros(2).to_sparse()))
+
+    def test_workers_with_other_streams_are_told(self):
+        run = rm.init(micro_batches=4, samples_per_step=8, seed=3)
+        self.addCleanup(run.close)
+        model = torch.nn.Linear(1, 1)
+        run.register(model=model)
+
+        def train():
+            for step in run.steps(1):
+                for _ in step.micro_batches(Numbers(), collate_fn=list):
+                    if step.micro_batch == 2:  # as if another worker computed the rest
+                        run._set_stamp(12345)
+                    step.backward(model(torch.ones(1)).sum())
+                step.commit()
+
+        self.fails("workers have different data", train)
 
 
 class Seeds(Case):

@@ -6,7 +6,7 @@ Each model has parts whose state is easy to lose or to make depend on the number
   gpt     tied weights, activation checkpointing, groups of parameters, validation, a random generator between steps, float16
           by autocast with a GradScaler whose scale soon is too large, again and again
   lora    a frozen base in bfloat16, adapters, two optimizers, schedulers of which one follows the loss, gradients that are
-          changed between reduction and update, a layer that only some micro-batches use
+          changed between reduction and update, a layer that only some micro-batches use, a stream that shuffles in a buffer
 """
 
 import sys
@@ -168,6 +168,21 @@ class Lora(nn.Module):
         return self.second(hidden) + (self.rare(hidden) if rare else 0)
 
 
+class Stream(torch.utils.data.IterableDataset):
+    """Pairs in an order and with noise by the global generator, in passes of 200."""
+
+    def __init__(self):
+        self.x, self.y = fixed(200, 16, seed=5), fixed(200, 4, seed=6)
+
+    def __iter__(self):
+        buffer = []
+        for x, y in zip(self.x, self.y):
+            buffer.append({"x": x + 0.01 * torch.randn(16), "y": y})
+            if len(buffer) == 32:
+                yield buffer.pop(int(torch.randint(32, ())))
+        yield from buffer
+
+
 def lora(steps):
     run = rm.init(micro_batches=MICRO_BATCHES, samples_per_step=48, seed=13)
     model = Lora()
@@ -181,9 +196,9 @@ def lora(steps):
     plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(sgd, patience=5)
     counts = {"steps": 0, "losses": []}
     run.register(model=model, shift=shift, adam=adam, sgd=sgd, cosine=cosine, plateau=plateau, counts=counts)
-    x, y = fixed(200, 16, seed=5), fixed(200, 4, seed=6)
+    stream = Stream()
     for step in run.steps(steps):
-        for rows in step.micro_batches({"x": x, "y": y}):
+        for rows in step.micro_batches(stream):
             rare = step.number % 7 == 0 and step.micro_batch == 1
             step.backward(mse_loss(model(rows["x"], rare) + bias, rows["y"]))
         if not step.reduce():

@@ -14,7 +14,7 @@ from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple
 import torch
 import torch.utils.data
 
-from .. import _data, _native
+from .. import _data, _native, _stream
 from .._errors import Error, Remote, describe_exception
 
 _PR_SET_PDEATHSIG = 1
@@ -33,6 +33,12 @@ def is_array(value: Any) -> bool:
     return isinstance(value, torch.Tensor) or (numpy is not None and isinstance(value, numpy.ndarray))
 
 
+def is_stream(data: Any) -> bool:
+    if isinstance(data, torch.utils.data.DataLoader):
+        return False
+    return isinstance(data, torch.utils.data.IterableDataset) or _stream.is_stream(data)
+
+
 def source(
     data: Any,
     collate: Optional[Callable[[List[Any]], Any]],
@@ -49,11 +55,6 @@ def source(
         raise Error(
             "step.micro_batches() takes the dataset, not a DataLoader: Ringmaster chooses the samples of each micro-batch. Write "
             "step.micro_batches(loader.dataset, collate_fn=loader.collate_fn, num_workers=loader.num_workers)"
-        )
-    if isinstance(data, torch.utils.data.IterableDataset):
-        raise Error(
-            f"{type(data).__name__} is a stream, in which the samples of a step are not defined: pass a map-style dataset, or a "
-            "function, step.micro_batches(fn), where fn(step, micro_batch) returns the batch"
         )
     if isinstance(data, torch.utils.data.TensorDataset) and collate is None and num_workers == 0:
         data = data.tensors

@@ -252,6 +252,13 @@ class Run(_run.Run[Step]):
     def _source(
         self, data: Any, collate: Optional[Callable[[List[Any]], Any]], num_workers: int
     ) -> _data.Source:
+        if _datasets.is_stream(data):
+            if num_workers != 0:
+                raise Error(
+                    f"num_workers={num_workers}: processes cannot share a stream, since each worker reads all of {type(data).__name__}: "
+                    "leave it out, or pass a map-style dataset"
+                )
+            return self._stream(data, collate or torch.utils.data.default_collate)
         return _datasets.source(data, collate, num_workers, self._keys_from, self._seeder)
 
     def _seed(self, seed: int) -> None:
