@@ -15,7 +15,7 @@ class Source(abc.ABC):
     size: Optional[int] = None  # samples; None: unknown, or a function decides what a micro-batch is
 
     def stamp(self, step: int) -> Optional[int]:
-        """Returns what tells the data of this step from other data, below 2**48: equal on all workers. None: nothing does."""
+        """Returns a number that differs for other data of this step, below 2**48: equal on all workers. None: nothing does."""
         return self.size
 
     @abc.abstractmethod

@@ -80,7 +80,7 @@ class Unsendable(Exception):
 
 
 class Numbers(torch.utils.data.IterableDataset):
-    """Yields (pass, number, a random number) in an order of its own. Notes how far it was read."""
+    """Yields (pass, number, a random number) in a random order. Notes how far it was read."""
 
     def __init__(self, size=10):
         self.size, self.epoch, self.read = size, None, 0

@@ -3,7 +3,7 @@
 
 A GradScaler multiplies the loss, so that small gradients of float16 do not become zero, and leaves out the step when a gradient
 is not finite. It looks at the gradients of its own process. Here a gradient that is not finite counts as zero in the exact sums,
-and a tensor beside the gradients counts in how many micro-batches there was one: all workers read the same number from it.
+and a further tensor counts in how many micro-batches there was one: all workers read the same number from it.
 """
 
 from __future__ import annotations
