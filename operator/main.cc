@@ -16,6 +16,7 @@
 
 #include "base/fd.h"
 #include "base/file.h"
+#include "base/host_name.h"
 #include "base/log.h"
 #include "operator/control/convert.h"
 #include "operator/election/leader_elector.h"
@@ -37,12 +38,6 @@ constexpr int kExitLostLease = 1;
 constexpr Duration kShutdownLimit = seconds(30);  // after this the process exits, whatever is still running
 constexpr Duration kLeaseSilence = seconds(60);   // not ready without an answer about the Lease for this long
 constexpr std::chrono::hours kMetricsCertificateLife{24 * 365};
-
-std::string HostName() {
-  char name[256] = "";
-  ::gethostname(name, sizeof name - 1);
-  return name;
-}
 
 std::string RandomSuffix() {
   const Result<std::string> uuid = ReadFile("/proc/sys/kernel/random/uuid", 256);

@@ -5,13 +5,12 @@
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <utility>
 
+#include "base/host_name.h"
 #include "base/log.h"
 
 namespace ringmaster::agent {
@@ -44,10 +43,9 @@ std::string OwnNameProblem(const std::string& pod, const std::string& name, cons
 
 void OwnNameCheck::Start(const std::string& pod, const std::string& address) {
   if (std::exchange(started_, true)) return;
-  std::array<char, 256> name = {};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return;
+  name_ = HostName();
+  if (name_.empty()) return;
   pod_ = pod;
-  name_ = name.data();
   address_ = address;
   resolver_.Start(name_, "0");
 }

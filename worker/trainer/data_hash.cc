@@ -2,12 +2,10 @@
 
 #include "worker/trainer/data_hash.h"
 
-#include <unistd.h>
-
-#include <array>
 #include <cstdlib>
 
 #include "base/hash.h"
+#include "base/host_name.h"
 #include "base/log.h"
 #include "base/time.h"
 
@@ -17,11 +15,6 @@ namespace {
 std::string VariableOr(const char* name, std::string otherwise) {
   const char* const value = std::getenv(name);
   return value == nullptr || *value == '\0' ? otherwise : value;
-}
-
-std::string HostName() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
 }  // namespace

@@ -4,11 +4,11 @@
 
 #include <unistd.h>
 
-#include <array>
 #include <cstdlib>
 #include <utility>
 
 #include "base/file.h"
+#include "base/host_name.h"
 #include "base/log.h"
 #include "worker/compute/cuda/rma_collectives.h"
 #include "worker/compute/cuda/runtime/event.h"
@@ -24,10 +24,8 @@ constexpr int kDeviceIsStuck = 74;  // exit code for the agent: a new process ma
 
 // Identifies what NCCL sees as one machine. Two pods on one node differ: neither sees the other's memory.
 std::string HostId() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) name[0] = '\0';
   const Result<std::string> boot = ReadFile("/proc/sys/kernel/random/boot_id", 256);
-  return std::string(name.data()) + " " + (boot.ok() ? *boot : std::string());
+  return HostName() + " " + (boot.ok() ? *boot : std::string());
 }
 
 // As NCCL does: a user may declare pods of one node to be one machine.

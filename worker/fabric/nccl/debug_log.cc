@@ -12,9 +12,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <string_view>
 
 #include "base/file.h"
+#include "base/host_name.h"
 
 namespace ringmaster::fabric::nccl {
 namespace {
@@ -42,10 +42,8 @@ std::string WithInit(const std::string& list) {
 
 // Expands a file name as NCCL does: %h is the host name up to its first dot, %p the process id.
 std::string Expanded(const std::string& path) {
-  std::array<char, 256> host{};
-  if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
-  std::string_view name = host.data();
-  name = name.substr(0, name.find('.'));
+  std::string name = HostName();
+  name.resize(std::min(name.find('.'), name.size()));
   std::string expanded;
   for (size_t i = 0; i < path.size(); ++i) {
     const char next = path[i] == '%' && i + 1 < path.size() ? path[i + 1] : '\0';
