@@ -24,6 +24,7 @@ void GangCoordinators::Start(const control::Key& key, Coordinator& coordinator, 
       std::max({coordinator.term, TermOf(recorded), static_cast<uint32_t>(lease_term_) - 1}) + 1;
   coordinator.stopping = false;
   rendezvous::CoordinatorOptions options = control::CoordinatorOptionsOf(key.ToString(), order);
+  options.uid = coordinator.uid;
   options.term = coordinator.term;
   options.resumed = take_over && recorded != 0;
   if (options.resumed) options.known_step = status.display.progress.step;
@@ -60,6 +61,17 @@ void GangCoordinators::Order(const control::Key& key, const std::string& uid, co
 void GangCoordinators::Forget(const control::Key& key) {
   MutexLock lock(mutex_);
   if (coordinators_.erase(key) > 0) server_.RemoveJob(key.ToString());
+}
+
+void GangCoordinators::ForgetUnneeded(const control::Key& key, const core::Observed& observed) {
+  const bool ended =
+      observed.status.ended() && std::none_of(observed.pods.begin(), observed.pods.end(),
+                                              [](const core::Pod& pod) { return pod.alive(); });
+  MutexLock lock(mutex_);
+  const auto known = coordinators_.find(key);
+  if (known == coordinators_.end() || (!ended && known->second.uid == observed.job.uid)) return;
+  coordinators_.erase(known);
+  server_.RemoveJob(key.ToString());
 }
 
 }  // namespace ringmaster::operator_main

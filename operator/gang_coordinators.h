@@ -37,6 +37,10 @@ class GangCoordinators {
              const core::SetGang& order);
   // Removes a job that no longer exists.
   void Forget(const control::Key& key);
+  // The same for one that another job of this name has replaced, and for one that has ended: its coordinator
+  // stays until none of the job's pods lives, since their agents may still need the order to exit. Call it
+  // for each observation of a job.
+  void ForgetUnneeded(const control::Key& key, const core::Observed& observed);
 
  private:
   struct Coordinator {

@@ -111,8 +111,9 @@ Status Leader::StartServer(const identity::Certificates& certificates) {
     authenticator_.Authenticate(hello, std::move(done));
   };
   rendezvous::ServerCallbacks callbacks;
-  callbacks.on_report = [backend = &deps_.backend](const std::string& job, const rendezvous::Report& report) {
-    backend->SetReport(control::Key::Parse(job), report);
+  callbacks.on_report = [backend = &deps_.backend](const std::string& job, const std::string& uid,
+                                                   const rendezvous::Report& report) {
+    backend->SetReport(control::Key::Parse(job), uid, report);
   };
   callbacks.on_progress = [metrics = &deps_.metrics](const std::string&,
                                                      const rendezvous::Progress& progress) {
@@ -161,6 +162,8 @@ void Leader::StartController() {
   control::Controller::Options options;
   options.seed = static_cast<uint64_t>(term_);
   options.on_gone = [this](const control::Key& key) { coordinators_->Forget(key); };
+  options.on_decision = [this](const control::Key& key, const core::Observed& observed, const core::Decision&,
+                               Time) { coordinators_->ForgetUnneeded(key, observed); };
   options.on_reconciled = [this](const control::Key&, const char* result, Duration took) {
     deps_.metrics.Reconciled(result, took);
   };

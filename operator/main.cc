@@ -168,7 +168,10 @@ class Operator {
       context.coordinator_address = CoordinatorAddress();
       return context;
     };
-    options.on_gang = [this](const control::Key& key, const core::SetGang& order) { OrderGang(key, order); };
+    options.on_gang = [this](const kube::JobRecord& job, const core::SetGang& order) {
+      handle_.WithCoordinators(
+          [&](GangCoordinators& coordinators) { coordinators.Order(job.key, job.uid, job.status, order); });
+    };
     options.on_event = [this](const control::Key& key, const std::string& uid, const core::Event& event) {
       log::Info("{} reason={} {}", backend_.JobTag(key), event.reason, event.message);
       recorder_.Record({key.namespace_, key.name, uid}, event.warning, event.reason, event.message);
@@ -194,14 +197,6 @@ class Operator {
     if (!flags_.rendezvous_advertise.empty()) return flags_.rendezvous_advertise;
     return fmt::format("{}.{}.svc:{}", flags_.rendezvous_service, flags_.namespace_,
                        ParseAddress(flags_.rendezvous_address)->port);
-  }
-
-  void OrderGang(const control::Key& key, const core::SetGang& order) {
-    const auto snapshot = backend_.Observe(key);
-    if (!snapshot) return;
-    handle_.WithCoordinators([&](GangCoordinators& coordinators) {
-      coordinators.Order(key, snapshot->observed.job.uid, snapshot->observed.status, order);
-    });
   }
 
   serve::Metrics::Gauges ReadGauges() const {

@@ -67,6 +67,7 @@ using ConnectionPtr = std::shared_ptr<Connection>;
 struct Job {
   Job(boost::asio::io_context& io, const CoordinatorOptions& options)
       : name(options.job),
+        uid(options.uid),
         slots(options.slots),
         coordinator(MakeCoordinator(options)),
         timer(io),
@@ -100,6 +101,7 @@ struct Job {
   }
 
   const std::string name;
+  const std::string uid;
   const int32_t slots;
   const std::unique_ptr<JobCoordinator> coordinator;
   boost::asio::steady_timer timer;

@@ -56,6 +56,7 @@ struct ProgramOptions {
 
 struct CoordinatorOptions {
   std::string job;
+  std::string uid = {};  // of the job, which another one of its name may replace; empty: none does
   int32_t min = 1;
   int32_t target = 1;  // replicas: the first formation waits for this many
   int32_t max = 1;

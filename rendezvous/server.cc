@@ -442,7 +442,7 @@ class Server::Impl {
     const Time begin = Now();
     job.report_waits = false;
     job.reported_phase = job.coordinator->phase();
-    if (callbacks_.on_report) callbacks_.on_report(job.name, job.coordinator->report());
+    if (callbacks_.on_report) callbacks_.on_report(job.name, job.uid, job.coordinator->report());
     const Time end = Now();
     job.report_at = end + std::max<Duration>(kReportPause, kReportShare * (end - begin));
   }

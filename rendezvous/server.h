@@ -43,7 +43,8 @@ struct ServerOptions {
 };
 
 struct ServerCallbacks {
-  std::function<void(const std::string& job, const Report& report)> on_report;
+  // `uid`: CoordinatorOptions::uid. The report may come after another job of this name has been created.
+  std::function<void(const std::string& job, const std::string& uid, const Report& report)> on_report;
   std::function<void(const std::string& job, const Progress& progress)> on_progress;
   std::function<void(const std::string& job, const EventLine& line)> on_event;
   std::function<void(const std::string& job, const GangBusyTimes& times)> on_busy_times;  // each second

@@ -145,7 +145,7 @@ int Main(int argc, char** argv) {
   server_options.tls_key_pem = leaf->key_pem;
   std::atomic<int64_t> silent{0};
   rendezvous::ServerCallbacks callbacks;
-  callbacks.on_report = [](const std::string&, const rendezvous::Report&) {};
+  callbacks.on_report = [](const std::string&, const std::string&, const rendezvous::Report&) {};
   callbacks.on_event = [&](const std::string&, const rendezvous::EventLine& line) {
     if (line.kind == rendezvous::EventKind::kWorkerSilent) ++silent;
   };

@@ -153,7 +153,7 @@ class Session::Impl {
 
   Status StartServer() {
     rendezvous::ServerCallbacks callbacks;
-    callbacks.on_report = [this](const std::string&, const rendezvous::Report& report) {
+    callbacks.on_report = [this](const std::string&, const std::string&, const rendezvous::Report& report) {
       checkpoint_step_ = report.checkpoint_step;
       backend_->SetReport(key_, report);
       inbox_.PutReport(report);

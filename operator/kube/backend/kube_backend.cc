@@ -363,9 +363,9 @@ void KubeBackend::SetAuthority(std::string pem) {
   for (const std::string& job : jobs_.Keys()) Notify(job);
 }
 
-void KubeBackend::SetReport(const Key& key, rendezvous::Report report) {
+void KubeBackend::SetReport(const Key& key, const std::string& uid, rendezvous::Report report) {
   const Job job = jobs_.Get(key.ToString());
-  if (!job) return;
+  if (!job || job->uid != uid) return;
   bool progress = false;
   bool wake = false;
   {

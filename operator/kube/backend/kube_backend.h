@@ -7,7 +7,7 @@
 //   std::move(options));
 //   backend.Start();                  // starts to watch; standby replicas stop here, with warm stores ...
 //   once synced and leading: control::Loop loop(backend, {...}); loop.Start(); coordinator callback:
-//   backend.SetReport(key, report); loop.Stop(); backend.Stop();
+//   backend.SetReport(key, uid, report); loop.Stop(); backend.Stop();
 //
 // How it meets the contract of control/backend.h:
 //  - Revisions are resourceVersions. A watch that has passed the revision of a write contains the write.
@@ -85,7 +85,7 @@ class KubeBackend final : public control::Backend {
     std::function<wiring::Context(const control::Key&)> context;
     // Called before each write: returns true if this process leads, and for long enough.
     std::function<bool()> may_write = [] { return true; };
-    std::function<void(const control::Key&, const core::SetGang&)> on_gang;
+    std::function<void(const JobRecord& job, const core::SetGang&)> on_gang;
     std::function<void(const control::Key&, const std::string& uid, const core::Event&)> on_event;
     // Called before a status is written that raises the counts of the job: a client that can read the status
     // can read what was counted of it. A write that is repeated is counted once.
@@ -145,8 +145,8 @@ class KubeBackend final : public control::Backend {
   std::string JobTag(const control::Key& key) const;
 
   // The coordinator's side. A report replaces the one before. One that reports only progress notifies at most
-  // once per options.progress_every.
-  void SetReport(const control::Key& key, rendezvous::Report report);
+  // once per options.progress_every. `uid`: of the job that it is about; it is dropped when that job is gone.
+  void SetReport(const control::Key& key, const std::string& uid, rendezvous::Report report);
 
   std::optional<control::Snapshot> Observe(const control::Key& key) const override;
   control::Revision Seen(control::Kind kind, const control::Key& key) const override;

@@ -208,7 +208,7 @@ void KubeBackend::Perform(const Job& job, const control::Write& write, const cor
     StateOf(*job).order = action;
   }
   // Before the acknowledgement: the next decision may rely on the coordinator having the order.
-  if (options_.on_gang) options_.on_gang(write.key, action);
+  if (options_.on_gang) options_.on_gang(*job, action);
   Notify(write.key.ToString());
   done(Revision{0});
 }

@@ -122,7 +122,7 @@ class SlotRelayTest : public testing::Test {
       done(Ok());
     };
     rendezvous::ServerCallbacks callbacks;
-    callbacks.on_report = [this](const std::string&, const rendezvous::Report& report) {
+    callbacks.on_report = [this](const std::string&, const std::string&, const rendezvous::Report& report) {
       MutexLock lock(mutex_);
       report_ = report;
     };

@@ -65,7 +65,7 @@ TEST_F(BackendTest, ProgressAloneNotifiesOncePerInterval) {
   backend_->Subscribe([&](const control::Key&) { ++notified; });
   rendezvous::Report report;
   report.phase = rendezvous::GangPhase::kActive;
-  backend_->SetReport(kKey, report);
+  backend_->SetReport(kKey, "u", report);
   EXPECT_EQ(notified, 1);
   ASSERT_EQ(backend_->Observe(kKey)->observed.invalid, "");
   for (int step = 1; step <= 100; ++step) {
@@ -75,18 +75,18 @@ TEST_F(BackendTest, ProgressAloneNotifiesOncePerInterval) {
     report.kept_samples = 32 * step;
     report.checkpoint_step = step / 10;
     report.seconds_left = 100 - step;
-    backend_->SetReport(kKey, report);
+    backend_->SetReport(kKey, "u", report);
   }
   EXPECT_EQ(notified, 1);
   EXPECT_EQ(backend_->Observe(kKey)->observed.report->step, 100) << "a decision for another reason sees it";
   report.live_pods = {"a-1-0"};
-  backend_->SetReport(kKey, report);
+  backend_->SetReport(kKey, "u", report);
   EXPECT_EQ(notified, 2);
   report.generation = 2;
-  backend_->SetReport(kKey, report);
+  backend_->SetReport(kKey, "u", report);
   EXPECT_EQ(notified, 3);
   report.phase = rendezvous::GangPhase::kFailed;
-  backend_->SetReport(kKey, report);
+  backend_->SetReport(kKey, "u", report);
   EXPECT_EQ(notified, 4);
 }
 
@@ -95,10 +95,10 @@ TEST_F(BackendTest, TheCensusHasTheSpeedOfJobsThatTrain) {
   Start({});
   rendezvous::Report report;
   report.samples_per_second = 8;
-  backend_->SetReport(kKey, report);
+  backend_->SetReport(kKey, "u", report);
   EXPECT_TRUE(backend_->TakeCensus().samples_per_second.empty());
   report.phase = rendezvous::GangPhase::kActive;
-  backend_->SetReport(kKey, report);
+  backend_->SetReport(kKey, "u", report);
   const std::map<std::pair<std::string, std::string>, double> wanted = {{{"ml", "a"}, 8}};
   EXPECT_EQ(backend_->TakeCensus().samples_per_second, wanted);
 }
@@ -111,17 +111,17 @@ TEST_F(BackendTest, TheCensusHasTheGoodputOfJobsThatTrain) {
   rendezvous::Report report;
   report.phase = rendezvous::GangPhase::kActive;
   report.kept_samples = 100;
-  backend_->SetReport(kKey, report);
+  backend_->SetReport(kKey, "u", report);
   report.kept_samples = 2100;
-  backend_->SetReport(kKey, report);
+  backend_->SetReport(kKey, "u", report);
   EXPECT_TRUE(after(0).empty());
   const std::pair<std::string, std::string> job = {"ml", "a"};
   EXPECT_NEAR(after(40).at(job), 50, 1);
   report.phase = rendezvous::GangPhase::kPaused;
-  backend_->SetReport(kKey, report);
+  backend_->SetReport(kKey, "u", report);
   EXPECT_EQ(after(200).at(job), 0) << "a pause counts";
   report.phase = rendezvous::GangPhase::kStopped;
-  backend_->SetReport(kKey, report);
+  backend_->SetReport(kKey, "u", report);
   EXPECT_TRUE(after(200).empty());
 }
 
@@ -146,7 +146,7 @@ TEST_F(BackendTest, ProgressIsNotLost) {
   options.progress_every = milliseconds(1);
   Start(std::move(options));
   rendezvous::Report report;
-  backend_->SetReport(kKey, report);
+  backend_->SetReport(kKey, "u", report);
   for (int round = 0; round < 3; ++round) {
     auto notified = std::make_shared<std::promise<void>>();
     auto once = std::make_shared<std::atomic<bool>>(false);
@@ -154,7 +154,7 @@ TEST_F(BackendTest, ProgressIsNotLost) {
       if (!once->exchange(true)) notified->set_value();
     });
     report.step += 1;
-    backend_->SetReport(kKey, report);
+    backend_->SetReport(kKey, "u", report);
     EXPECT_EQ(notified->get_future().wait_for(std::chrono::seconds(60)), std::future_status::ready);
   }
 }

@@ -17,61 +17,16 @@
 
 #include "base/log.h"
 #include "rendezvous/codec.h"
+#include "tests/unit/rendezvous/server_client.h"
 
 namespace ringmaster::rendezvous {
 namespace {
-
-namespace asio = boost::asio;
-
-class Client {
- public:
-  explicit Client(uint16_t port) : socket_(io_) {
-    socket_.connect({asio::ip::make_address("127.0.0.1"), port});
-    const timeval limit{20, 0};  // reached only when the server is broken
-    setsockopt(socket_.native_handle(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-  }
-  void Send(const Message& message) { SendRaw(Encode(message)); }
-  void SendRaw(const std::string& bytes) {
-    boost::system::error_code ignored;
-    asio::write(socket_, asio::buffer(bytes), ignored);
-  }
-  // nullopt: the server has closed the connection.
-  std::optional<Message> Next() {
-    for (;;) {
-      auto next = decoder_.Next();
-      EXPECT_TRUE(next.ok());
-      if (next.value()) return *next.value();
-      char buffer[4096];
-      const ssize_t n = recv(socket_.native_handle(), buffer, sizeof(buffer), 0);
-      // A server that closes with unread bytes resets the connection.
-      if (n < 0 && errno != ECONNRESET) ADD_FAILURE() << "nothing came";
-      if (n <= 0) return std::nullopt;
-      decoder_.Feed({buffer, static_cast<size_t>(n)});
-    }
-  }
-  template <class T>
-  T Await() {
-    for (;;) {
-      auto message = Next();
-      if (!message) {
-        ADD_FAILURE() << "closed";
-        return {};
-      }
-      if (const T* found = std::get_if<T>(&*message)) return *found;
-    }
-  }
-
- private:
-  asio::io_context io_;
-  asio::ip::tcp::socket socket_;
-  Decoder decoder_;
-};
 
 class ServerTest : public testing::Test {
  protected:
   void SetUp() override {
     ServerCallbacks callbacks;
-    callbacks.on_report = [this](const std::string&, const Report& report) {
+    callbacks.on_report = [this](const std::string&, const std::string&, const Report& report) {
       const std::lock_guard lock(mutex_);
       report_ = report;
       changed_.notify_all();
