@@ -403,13 +403,24 @@ Error KubeBackend::NotLeading() {
 }
 
 KubeBackend::JobState& KubeBackend::StateOf(const JobRecord& job) const {
-  JobState& state = job_states_[job.key.ToString()];
-  if (state.uid != job.uid) {
-    GiveUpPlaces(state);
-    state = JobState();
-    state.uid = job.uid;
+  const std::string name = job.key.ToString();
+  if (const auto known = job_states_.find(name); known != job_states_.end() && known->second.uid == job.uid)
+    return known->second;
+  if (!IsStored(job)) {
+    late_ = JobState();
+    late_.uid = job.uid;
+    return late_;
   }
+  JobState& state = job_states_[name];
+  GiveUpPlaces(state);
+  state = JobState();
+  state.uid = job.uid;
   return state;
+}
+
+bool KubeBackend::IsStored(const JobRecord& job) const {
+  const Job current = jobs_.Get(job.key.ToString());
+  return current && current->uid == job.uid;
 }
 
 }  // namespace ringmaster::kube

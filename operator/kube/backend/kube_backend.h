@@ -340,8 +340,12 @@ class KubeBackend final : public control::Backend {
   Store<ObjectRecord>* StoreOf(const Resource& resource);
   bool HasLivePods(const JobRecord& job, int64_t attempt) const;
 
-  // Returns the state of the job with this uid, and creates it if necessary.
+  // Returns the state of the job with this uid, and creates it if necessary. An answer may come, or an
+  // observation end, after the job was deleted or replaced: then what is written to the state is dropped.
   JobState& StateOf(const JobRecord& job) const RM_REQUIRES(mutex_);
+  // Whether the job with this uid still exists. With the lock held, what is noted of it then is removed when
+  // it is deleted (OnJob).
+  bool IsStored(const JobRecord& job) const RM_REQUIRES(mutex_);
   // Gives up the places reserved for the job. Returns true if there were any.
   bool GiveUpPlaces(JobState& state) const RM_REQUIRES(mutex_);
   // Brings the indexes of suspected nodes up to date. `job`: as it is stored; null: gone.
@@ -453,6 +457,7 @@ class KubeBackend final : public control::Backend {
 
   mutable Mutex mutex_;
   mutable std::map<std::string, JobState> job_states_ RM_GUARDED_BY(mutex_);  // by namespace/name
+  mutable JobState late_ RM_GUARDED_BY(mutex_);  // of the job that StateOf was asked for last, which is gone
   mutable MissingNodes missing_nodes_ RM_GUARDED_BY(mutex_);
   std::deque<std::pair<Time, std::string>> progress_due_ RM_GUARDED_BY(mutex_);  // jobs to notify, and when
   std::string authority_pem_ RM_GUARDED_BY(mutex_);

@@ -25,9 +25,12 @@ void KubeBackend::OnJob(const Job& before, const Job& after) {
                          core::MayReserve(current->status.ledger, state.reserved_attempt);
       freed = !keeps && GiveUpPlaces(state);
       if (current && current->status.ended()) state.goodput.Reset();
-      if (!current) job_states_.erase(known);
+      if (!current || current->uid != state.uid) job_states_.erase(known);
     }
-    if (!current) sleeping_.Set(name, false, Now());
+    if (!current) {
+      sleeping_.Set(name, false, Now());
+      devices_.jobs.erase(name);
+    }
     if (!current || current->status.ended()) waiting_.Remove(name, capacity_);
   }
   if (freed) CapacityChanged();

@@ -216,10 +216,7 @@ void KubeBackend::RecountDevices(bool inventory) {
       }
     }
     for (const std::string& name : pods) PlacePod(name, pods_.Get(name));
-    if (inventory) {
-      std::erase_if(devices_.jobs, [this](const std::string& job) { return !jobs_.Get(job); });
-      jobs = devices_.jobs;
-    }
+    if (inventory) jobs = devices_.jobs;
     if (changed) waiting_.Refresh(capacity_);
   }
   if (changed) CapacityChanged();

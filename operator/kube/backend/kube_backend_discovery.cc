@@ -234,7 +234,7 @@ void KubeBackend::NoteSleeper(const JobRecord& job, wiring::Gang gang, const cor
       std::any_of(observed.pods.begin(), observed.pods.end(), [&](const core::Pod& pod) {
         return pod.attempt == job.status.ledger.attempt && pod.alive() && !pod.deleting() && !pod.bound();
       });
-  sleeping_.Set(job.key.ToString(), waits, Now());
+  sleeping_.Set(job.key.ToString(), waits && IsStored(job), Now());
 }
 
 void KubeBackend::WakeGroup(const std::string& name) {

@@ -137,7 +137,8 @@ core::Fit KubeBackend::FitOf(const JobRecord& job, const core::Observed& observe
   const PriorityClassRecord priority = PriorityClassOf(job);
   fit.unread = std::any_of(kinds.begin(), kinds.end(), [](const Alike& kind) { return kind.shape->unread; });
   MutexLock lock(mutex_);
-  if (std::any_of(kinds.begin(), kinds.end(), [](const Alike& kind) { return kind.shape->has_devices; }))
+  if (IsStored(job) &&
+      std::any_of(kinds.begin(), kinds.end(), [](const Alike& kind) { return kind.shape->has_devices; }))
     devices_.jobs.insert(name);
   if (StateOf(job).reserved_attempt == ledger.attempt && !StateOf(job).reserved.empty()) {
     for (const int32_t rank : ranks)
@@ -200,7 +201,7 @@ core::Fit KubeBackend::FitOf(const JobRecord& job, const core::Observed& observe
     room_since.reset();
   else if (!room_since)
     room_since = now;
-  if (queued && (!has_room || now - *room_since < core::kTurnLimit)) {
+  if (queued && IsStored(job) && (!has_room || now - *room_since < core::kTurnLimit)) {
     core::RoomQueue::Wait wait;
     const auto open = [&](const Alike& kind) {
       return !std::all_of(kind.ranks.begin(), kind.ranks.end(), is_reserved);

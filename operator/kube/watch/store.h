@@ -13,9 +13,9 @@
 //
 // Invariants:
 //  - An incomplete list is never visible: items are collected separately and swapped in at the end.
-//  - An object never becomes older: older versions than the stored one are dropped. A direct read of a group
-//    (ReplaceGroup) leaves a floor: events and lists of the group with a lower revision are ignored, except
-//    for values that such a read may miss (`selected`).
+//  - An object never becomes older: older versions than the stored one are dropped. So is a direct read of a
+//    group (ReplaceGroup) that the watch has overtaken. A newer read leaves a floor: events and lists of the
+//    group with a lower revision are ignored, except for values that such a read may miss (`selected`).
 //  - The store contains every change up to revision(namespace), which rises after readers can see the change.
 //    An idle namespace stays behind the others, so there is no common revision.
 #pragma once
@@ -126,13 +126,16 @@ class Store {
 
   // ---- a direct read
 
-  // Replaces a group: `objects` are all of it at `revision`.
+  // Replaces a group: `objects` are all of it at `revision`. Does nothing if the watch has come as far: the
+  // answer came late, and would restore what has been deleted since.
   void ReplaceGroup(const std::string& group, const std::vector<Json>& objects, Revision revision) {
     std::vector<Change> changes;
     Objects fresh;
     for (const Json& object : objects) Decode(object, 0, fresh);
     {
       MutexLock lock(mutex_);
+      for (const auto& [namespace_, sink] : sinks_)
+        if (group.starts_with(sink->prefix) && revision <= sink->revision) return;
       Revision& floor = floors_[group];
       if (revision < floor) return;  // a newer read has already come
       floor = revision;
