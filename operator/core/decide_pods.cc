@@ -206,10 +206,8 @@ std::vector<int32_t> WaitingRanks(const Observed& o) {
   for (const int32_t rank : o.job.RanksOf(wanted))
     if (!exists.contains(rank)) ranks.push_back(rank);
   // Pods of a role are alike, so the backend looks for room role by role. Workers are the largest as a rule.
-  const auto kind = [&](int32_t rank) {
-    return rank == 0 && o.job.first_differs ? -1 : rank / kRanksPerRole;
-  };
-  std::stable_sort(ranks.begin(), ranks.end(), [&](int32_t a, int32_t b) { return kind(a) < kind(b); });
+  std::stable_sort(ranks.begin(), ranks.end(),
+                   [&](int32_t a, int32_t b) { return o.job.KindOf(a) < o.job.KindOf(b); });
   return ranks;
 }
 

@@ -136,6 +136,9 @@ struct Job {
   bool HasRank(int32_t workers, int32_t rank) const;
   // The ranks of such a gang: the workers', then those of each role.
   std::vector<int32_t> RanksOf(int32_t workers) const;
+  // Returns the rank that stands for all whose pods have the same template: those of its role. The first
+  // worker may have another one.
+  int32_t KindOf(int32_t rank) const;
   bool operator==(const Job&) const = default;
 };
 

@@ -101,6 +101,11 @@ std::vector<int32_t> Job::RanksOf(int32_t workers) const {
   return ranks;
 }
 
+int32_t Job::KindOf(int32_t rank) const {
+  if (rank >= kRanksPerRole) return rank / kRanksPerRole * kRanksPerRole;
+  return rank > 0 && first_differs ? 1 : 0;
+}
+
 std::string PodName(const std::string& job, int64_t attempt, int32_t rank) {
   const auto place = RolePlaceOf(rank);
   if (place && !place->role.empty())

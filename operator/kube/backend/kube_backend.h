@@ -331,8 +331,10 @@ class KubeBackend final : public control::Backend {
   bool UsesPorts(const std::string& job) const;
   bool NeedsAdmission(const JobRecord& job, int64_t attempt) const;
   bool IsUntried(const JobRecord& job, int64_t attempt) const;
-  // Returns a pod of the attempt, of so many.
-  Json SampleOf(const JobRecord& job, int64_t attempt, int32_t size) const;
+  // Returns a pod of each template of the attempt, which has so many pods.
+  std::vector<Json> SamplesOf(const JobRecord& job, int64_t attempt, int32_t size) const;
+  // Asks the API server whether it would admit these pods, and calls `done` with the first refusal.
+  void TrySamples(const std::string& space, std::vector<Json> samples, std::function<void(Status)> done);
   void SetAdmitted(const JobRecord& job, int64_t attempt, bool admitted);
   wiring::Context ContextOf(const JobRecord& job) const;
   // Records the objects that a PrepareGang has written, and deletes the gang objects of older attempts.

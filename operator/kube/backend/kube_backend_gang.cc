@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <deque>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/json.h"
@@ -116,37 +117,33 @@ bool KubeBackend::HasLivePods(const JobRecord& job, int64_t attempt) const {
 }
 
 // Writes all objects at the same time, since none needs another. Creates an object that does not exist,
-// updates one that this job owns, and fails for one with another owner. `sample` (null: none) is a pod that
-// the API server is asked to admit, without creating it.
+// updates one that this job owns, and fails for one with another owner. `samples` are pods that the API
+// server is asked to admit, without creating them.
 class KubeBackend::Preparation : public std::enable_shared_from_this<Preparation> {
  public:
-  Preparation(KubeBackend& backend, Job job, core::PrepareGang action, std::vector<Json> objects, Json sample,
-              Done done)
+  Preparation(KubeBackend& backend, Job job, core::PrepareGang action, std::vector<Json> objects,
+              std::vector<Json> samples, Done done)
       : backend_(backend),
         job_(std::move(job)),
         action_(action),
         objects_(std::move(objects)),
-        sample_(std::move(sample)),
+        samples_(std::move(samples)),
         done_(std::move(done)),
-        left_(objects_.size() + (sample_.is_null() ? 0 : 1)) {}
+        left_(objects_.size() + (samples_.empty() ? 0 : 1)) {}
 
   void Begin() {
-    if (objects_.empty() && sample_.is_null()) return End();
-    if (!sample_.is_null()) Try();
+    if (objects_.empty() && samples_.empty()) return End();
+    if (!samples_.empty()) Try();
     for (const Json& object : objects_) Make(object);
   }
 
  private:
-  // Only a refusal counts. Anything else, such as a webhook that supports no dry run, is left to the creation
-  // of the pods.
   void Try() {
-    if (!backend_.options_.may_write()) return Answer(NotLeading());
-    backend_.client_.TryCreate(kPods, job_->key.namespace_, sample_,
-                               backend_.Guard([self = shared_from_this()](const Result<Json>& result) {
-                                 const bool refused = !result.ok() && result.error().code == Code::kForbidden;
-                                 self->backend_.SetAdmitted(*self->job_, self->action_.attempt, !refused);
-                                 self->Answer(refused ? Status(result.error()) : Ok());
-                               }));
+    backend_.TrySamples(job_->key.namespace_, samples_, [self = shared_from_this()](const Status& status) {
+      if (status.ok() || status.error().code == Code::kForbidden)
+        self->backend_.SetAdmitted(*self->job_, self->action_.attempt, status.ok());
+      self->Answer(status);
+    });
   }
   void Answer(const Status& status) {
     bool last = false;
@@ -260,7 +257,7 @@ class KubeBackend::Preparation : public std::enable_shared_from_this<Preparation
   const Job job_;
   const core::PrepareGang action_;
   const std::vector<Json> objects_;
-  const Json sample_;
+  const std::vector<Json> samples_;
   const Done done_;
   Mutex mutex_;
   size_t left_ RM_GUARDED_BY(mutex_) = 0;
@@ -292,11 +289,33 @@ bool KubeBackend::IsUntried(const JobRecord& job, int64_t attempt) const {
   return StateOf(job).tried_attempt != attempt;
 }
 
-Json KubeBackend::SampleOf(const JobRecord& job, int64_t attempt, int32_t size) const {
+std::vector<Json> KubeBackend::SamplesOf(const JobRecord& job, int64_t attempt, int32_t size) const {
   wiring::Context context = ContextOf(job);
   context.attempt = attempt;
   context.size = size;
-  return wiring::PodOf(job.ToApi(), job.uid, 0, context);
+  const core::Job spec = job.Job();
+  std::set<int32_t> kinds;
+  std::vector<Json> samples;
+  for (const int32_t rank : spec.RanksOf(spec.Target()))
+    if (kinds.insert(spec.KindOf(rank)).second)
+      samples.push_back(wiring::PodOf(job.ToApi(), job.uid, rank, context));
+  return samples;
+}
+
+void KubeBackend::TrySamples(const std::string& space, std::vector<Json> samples,
+                             std::function<void(Status)> done) {
+  if (samples.empty()) return done(Ok());
+  if (!options_.may_write()) return done(NotLeading());
+  const Json sample = std::move(samples.front());
+  samples.erase(samples.begin());
+  client_.TryCreate(kPods, space, sample,
+                    Guard([this, space, samples = std::move(samples),
+                           done = std::move(done)](const Result<Json>& result) mutable {
+                      // Anything else, such as a webhook that supports no dry run, is left to the creation.
+                      if (!result.ok() && result.error().code == Code::kForbidden)
+                        return done(result.error());
+                      TrySamples(space, std::move(samples), std::move(done));
+                    }));
 }
 
 void KubeBackend::Perform(const Job& job, const control::Write& write, const core::TryPods& action,
@@ -304,18 +323,16 @@ void KubeBackend::Perform(const Job& job, const control::Write& write, const cor
   if (job->deleted) return done(Error{Code::kForbidden, "job " + write.key.ToString() + " is being deleted"});
   if (const Result<PortRange> ports = AllocatePorts(*job); !ports.ok()) return done(ports.error());
   if (!NeedsAdmission(*job, action.attempt)) return done(Revision{0});
-  client_.TryCreate(kPods, job->key.namespace_, SampleOf(*job, action.attempt, action.size),
-                    Guard([this, job, action, done = std::move(done)](const Result<Json>& result) {
-                      // Anything else, such as a webhook that supports no dry run, is left to the creation.
-                      const bool refused = !result.ok() && result.error().code == Code::kForbidden;
-                      if (refused) return done(result.error());
-                      {
-                        MutexLock lock(mutex_);
-                        StateOf(*job).tried_attempt = action.attempt;
-                      }
-                      Notify(job->key.ToString());
-                      done(Revision{0});
-                    }));
+  TrySamples(job->key.namespace_, SamplesOf(*job, action.attempt, action.size),
+             [this, job, action, done = std::move(done)](const Status& status) {
+               if (!status.ok()) return done(status.error());
+               {
+                 MutexLock lock(mutex_);
+                 StateOf(*job).tried_attempt = action.attempt;
+               }
+               Notify(job->key.ToString());
+               done(Revision{0});
+             });
 }
 
 void KubeBackend::Perform(const Job& job, const control::Write& write, const core::PrepareGang& action,
@@ -341,12 +358,12 @@ void KubeBackend::Prepare(const Job& job, const core::PrepareGang& action, Done 
   const std::string mark =
       MarkText({action, context.gang, static_cast<int64_t>(objects.size()), authority, *ports});
   for (Json& object : objects) object["metadata"]["annotations"][kPreparedAnnotation] = mark;
-  Json sample;
+  std::vector<Json> samples;
   if (NeedsAdmission(*job, action.attempt) && IsUntried(*job, action.attempt))
-    sample = SampleOf(*job, action.attempt, action.size);
+    samples = SamplesOf(*job, action.attempt, action.size);
   else
     SetAdmitted(*job, action.attempt, true);
-  std::make_shared<Preparation>(*this, job, action, std::move(objects), std::move(sample), std::move(done))
+  std::make_shared<Preparation>(*this, job, action, std::move(objects), std::move(samples), std::move(done))
       ->Begin();
 }
 

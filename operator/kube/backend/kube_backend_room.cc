@@ -16,16 +16,6 @@
 #include "operator/wiring/pod_shape.h"
 
 namespace ringmaster::kube {
-namespace {
-
-// Returns the rank that stands for all whose pods have the same template: those of its role. The first worker
-// may have another one.
-int32_t KindOf(const JobRecord& job, int32_t rank) {
-  if (rank >= core::kRanksPerRole) return rank / core::kRanksPerRole * core::kRanksPerRole;
-  return rank > 0 && job.spec->job.first_differs ? 1 : 0;
-}
-
-}  // namespace
 
 std::string KubeBackend::PlaceName(const JobRecord& job, int64_t attempt, int32_t rank) {
   return job.key.namespace_ + "/" + core::PodName(job.key.name, attempt, rank);
@@ -33,7 +23,7 @@ std::string KubeBackend::PlaceName(const JobRecord& job, int64_t attempt, int32_
 
 core::Capacity::Shape KubeBackend::RenderedShape(const JobRecord& job, int32_t rank,
                                                  const std::vector<std::string>& excluded_nodes) const {
-  const int32_t kind = KindOf(job, rank);
+  const int32_t kind = job.spec->job.KindOf(rank);
   const wiring::Admission admission = AdmissionOf(job, rank);
   std::string inputs = fmt::format("{}/{}/{}/", job.spec->job.spec_generation, fmt::join(excluded_nodes, ","),
                                    fmt::join(admission.node_selector, ","));
@@ -63,7 +53,7 @@ core::Capacity::Shape KubeBackend::ShapeOf(const JobRecord& job, int64_t attempt
   for (const auto& record : pods_.Group(job.key.ToString())) {
     const PodRecord::Own& own = *record->own;
     if (own.owner->uid != job.uid || own.pod.attempt != attempt || !own.pod.gated || own.pod.deleting() ||
-        record->ended || !own.shape || KindOf(job, own.pod.rank) != KindOf(job, rank))
+        record->ended || !own.shape || job.spec->job.KindOf(own.pod.rank) != job.spec->job.KindOf(rank))
       continue;
     if (job.spec->job.TopologyKey().empty()) return Counted(job.key.namespace_, own.shape);
     return Counted(job.key.namespace_,
@@ -86,8 +76,8 @@ std::vector<KubeBackend::Alike> KubeBackend::ByKind(const JobRecord& job, int64_
   }
   std::vector<Alike> kinds;
   const auto same = [&](const Alike& kind, int32_t rank, const core::Capacity::Shape& shape) {
-    return KindOf(job, kind.ranks.front()) == KindOf(job, rank) && kind.created == (shape != nullptr) &&
-           (shape == nullptr || kind.shape == shape);
+    return job.spec->job.KindOf(kind.ranks.front()) == job.spec->job.KindOf(rank) &&
+           kind.created == (shape != nullptr) && (shape == nullptr || kind.shape == shape);
   };
   for (const int32_t rank : ranks) {
     const auto known = created.find(rank);

@@ -11,6 +11,7 @@
 #include <future>
 #include <limits>
 #include <map>
+#include <set>
 
 #include "operator/kube/backend/kube_backend.h"
 #include "operator/kube/wall_time.h"
@@ -491,6 +492,58 @@ TEST_F(BackendTest, AnExemptionFromPodSecurityCounts) {
   answer = Response(400, R"({"kind": "Status", "reason": "BadRequest", "message": "no dry run"})");
   EXPECT_TRUE(prepare().ok());
   EXPECT_TRUE(backend_->Observe(kKey)->observed.prepared.has_value());
+}
+
+// The template of each role may be refused alone, and so may that of the first worker.
+TEST_F(BackendTest, PodSecurityIsAskedForEachTemplate) {
+  namespace_ = R"({"metadata": {"name": "ml", "resourceVersion": "5",
+    "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}})";
+  Json job = Json::parse(kJobOnServer);
+  Json& spec = job["spec"];
+  spec["workers"]["template"]["spec"]["containers"][0]["command"] = {"train"};
+  const Json pod = spec["workers"]["template"];
+  spec["roles"] = Json::array({{{"name", "master"}, {"template", pod}}});
+  job_ = job.dump();
+  std::set<std::string> asked;
+  std::string refused;
+  on_post_ = [&](const HttpRequest& request) -> Result<HttpResponse> {
+    EXPECT_NE(request.target.find("dryRun=All"), std::string::npos) << request.target;
+    const std::string name = Json::parse(request.body)["metadata"]["name"];
+    asked.insert(name);
+    if (name != refused) return Response(201, "{}");
+    return Response(403, R"({"kind": "Status", "reason": "Forbidden", "message": "violates PodSecurity"})");
+  };
+  KubeBackend::Options options;
+  options.context = [](const control::Key&) { return wiring::Context(); };
+  Start(std::move(options));
+  ASSERT_TRUE(Await([&] { return backend_->Synced(); }));
+  const auto ask = [&] {
+    asked.clear();
+    auto done = std::make_shared<std::promise<Result<control::Revision>>>();
+    auto future = done->get_future();
+    backend_->Execute({kKey, "u", core::TryPods{1, 2}, control::Revision{7}},
+                      [done](Result<control::Revision> result) { done->set_value(std::move(result)); });
+    return future.get();
+  };
+  ASSERT_EQ(backend_->Observe(kKey)->observed.invalid, "");
+  for (refused = "a-1-0"; refused != ""; refused = refused == "a-1-0" ? "a-1-1" : "")
+    EXPECT_EQ(ask().error().code, Code::kForbidden) << refused;
+  EXPECT_TRUE(ask().ok());
+  EXPECT_EQ(asked, (std::set<std::string>{"a-1-0", "a-1-1"}));
+
+  spec["framework"] = "tensorflow";
+  spec.erase("launch");
+  spec["roles"] = Json::array(
+      {{{"name", "chief"}, {"template", pod}}, {{"name", "ps"}, {"replicas", 2}, {"template", pod}}});
+  job["metadata"]["generation"] = 2;
+  job["metadata"]["resourceVersion"] = "30";
+  Line("trainingjobs", "MODIFIED", job.dump());
+  ASSERT_EQ(backend_->Observe(kKey)->observed.invalid, "");
+  refused = "a-1-ps-0";
+  EXPECT_EQ(ask().error().code, Code::kForbidden);
+  refused.clear();
+  EXPECT_TRUE(ask().ok());
+  EXPECT_EQ(asked, (std::set<std::string>{"a-1-0", "a-1-chief-0", "a-1-ps-0"}));
 }
 
 }  // namespace
