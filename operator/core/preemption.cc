@@ -47,7 +47,7 @@ bool Fits(Capacity& capacity, const RoomQueue::Wait& wait, int32_t replacements)
 // One plan in the making. Takes pods away from the holders, and gives them back.
 class Planner {
  public:
-  Planner(Capacity& capacity, const RoomQueue::Wait& wait, std::vector<RoomHolder>& holders)
+  Planner(Capacity& capacity, const RoomQueue::Wait& wait, const std::vector<RoomHolder>& holders)
       : capacity_(capacity), wait_(wait), lifted_(capacity), vacancy_(capacity) {
     for (const RoomHolder& holder : holders) {
       for (const std::string& pod : holder.leaving) vacancy_.Remove(pod);
@@ -187,6 +187,37 @@ RoomHolder HolderOf(std::string key, const std::string& prefix, const Job& job, 
   return holder;
 }
 
+void RoomHolders::Changed(const std::string& job) {
+  if (follows_) changed_.insert(job);
+}
+
+std::set<std::string> RoomHolders::TakeChanged(const std::function<std::vector<std::string>()>& all) {
+  if (std::exchange(follows_, true)) return std::exchange(changed_, {});
+  const std::vector<std::string> jobs = all();
+  return {jobs.begin(), jobs.end()};
+}
+
+void RoomHolders::Put(const std::string& job, std::optional<RoomHolder> holder) {
+  const auto known = index_.find(job);
+  if (known != index_.end() && holder) {
+    holders_[known->second] = *std::move(holder);
+  } else if (known != index_.end()) {
+    // The last one takes its place.
+    const size_t place = known->second;
+    index_.erase(known);
+    if (place + 1 < holders_.size()) {
+      holders_[place] = std::move(holders_.back());
+      index_[holders_[place].job] = place;
+    }
+    holders_.pop_back();
+  } else if (holder) {
+    index_.emplace(job, holders_.size());
+    holders_.push_back(*std::move(holder));
+  }
+}
+
+void RoomHolders::Clear() { *this = RoomHolders(); }
+
 bool MayWaitForVictims(const Job& job, const Status& status) {
   const Ledger& ledger = status.ledger;
   return job.preempt && !job.deleted && !job.suspend && !status.ended() && !ledger.placed &&
@@ -194,7 +225,7 @@ bool MayWaitForVictims(const Job& job, const Status& status) {
 }
 
 PreemptionPlan PlanPreemption(Capacity& capacity, const std::string& head, const RoomQueue::Wait& wait,
-                              std::vector<RoomHolder> holders) {
+                              const std::vector<RoomHolder>& holders) {
   PreemptionPlan plan;
   int32_t asks = 0;
   for (const RoomQueue::Need& need : wait.Needs()) asks += need.pods;
@@ -209,12 +240,12 @@ PreemptionPlan PlanPreemption(Capacity& capacity, const std::string& head, const
         workers == 0 ? job + " (all workers)" : fmt::format("{} ({} to {} workers)", job, had, workers);
   };
   for (const Victim& victim : plan.victims) name(victim.job, victim.had, victim.workers);
-  for (RoomHolder& holder : holders) {
+  for (const RoomHolder& holder : holders) {
     const bool asked = std::any_of(plan.victims.begin(), plan.victims.end(),
                                    [&](const Victim& victim) { return victim.job == holder.job; });
     if (holder.preempted && holder.preempted->by == head && !asked)
       name(holder.job, holder.wanted, holder.preempted->workers);
-    for (std::string& pod : holder.leaving) plan.leaving.push_back(std::move(pod));
+    plan.leaving.insert(plan.leaving.end(), holder.leaving.begin(), holder.leaving.end());
   }
   return plan;
 }

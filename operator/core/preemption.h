@@ -19,7 +19,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -54,6 +57,27 @@ struct RoomHolder {
 RoomHolder HolderOf(std::string key, const std::string& prefix, const Job& job, const Ledger& ledger,
                     const std::vector<Pod>& pods);
 
+// What all jobs hold, from one plan to the next: only those that have changed since are read again, so that a
+// plan does not cost more with each job that runs on. Not thread-safe.
+class RoomHolders {
+ public:
+  // What the job holds may have changed.
+  void Changed(const std::string& job);
+  // Returns the jobs to read and to pass to Put before the next plan: at first all that `all` returns.
+  std::set<std::string> TakeChanged(const std::function<std::vector<std::string>()>& all);
+  // nullopt: it holds nothing.
+  void Put(const std::string& job, std::optional<RoomHolder> holder);
+  const std::vector<RoomHolder>& holders() const { return holders_; }
+  // Forgets all of them while no job asks others for room.
+  void Clear();
+
+ private:
+  bool follows_ = false;
+  std::set<std::string> changed_;  // empty unless follows_
+  std::vector<RoomHolder> holders_;
+  std::map<std::string, size_t> index_;  // by job
+};
+
 // Whether the job may wait for room that others gave up for it, by what its API object says.
 bool MayWaitForVictims(const Job& job, const Status& status);
 
@@ -70,8 +94,8 @@ struct PreemptionPlan {
   std::string text;  // who makes room for the head, now and before: "ml/small (4 to 2 workers)"
 };
 
-// `head` and `wait`: of the head of the queue. `holders`: all jobs, the head as well.
+// `head` and `wait`: of the head of the queue. `holders`: all jobs that hold room, and the head.
 PreemptionPlan PlanPreemption(Capacity& capacity, const std::string& head, const RoomQueue::Wait& wait,
-                              std::vector<RoomHolder> holders);
+                              const std::vector<RoomHolder>& holders);
 
 }  // namespace ringmaster::core

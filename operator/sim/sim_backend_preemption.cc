@@ -61,7 +61,7 @@ void SimBackend::PlanPreemptions() const {
       asked.pods = std::min(asked.pods, capacity_.RoomFor(asked.shape, asked.pods) + 1);
       for (core::RoomHolder& holder : holders) holder.missing = 0;
     }
-    plan = core::PlanPreemption(capacity_, head, asked, std::move(holders));
+    plan = core::PlanPreemption(capacity_, head, asked, holders);
     capacity_.SetLeaving({plan.leaving.begin(), plan.leaving.end()});
     waiting_.Refresh(capacity_);
   }

@@ -136,8 +136,8 @@ KubeBackend::KubeBackend(ApiClient& client, Options options)
       claim_templates_(
           {[](const Json& object, const Meta&, const auto&) { return DecodeClaimTemplate(object); }, nullptr,
            [this](const std::string& name, const auto&, const auto&) { OnClaimTemplate(name); }}),
-      services_(ObjectHooks(interners_, [this](const std::string& job) { Notify(job); })),
-      config_maps_(ObjectHooks(interners_, [this](const std::string& job) { Notify(job); })),
+      services_(ObjectHooks(interners_, [this](const std::string& job) { OnObject(job); })),
+      config_maps_(ObjectHooks(interners_, [this](const std::string& job) { OnObject(job); })),
       waiting_({Duration(kShareSpan).count(), options_.namespace_weights}),
       gate_(std::make_shared<Gate>()),
       reflectors_(client, options_.watch, [this](Time now) { return Housekeeping(now); }) {
@@ -342,6 +342,7 @@ void KubeBackend::Notify(const std::string& job) const {
   std::vector<std::function<void(const Key&)>> subscribers;
   {
     MutexLock lock(mutex_);
+    holders_.Changed(job);
     subscribers = subscribers_;
   }
   const Key key = Key::Parse(job);

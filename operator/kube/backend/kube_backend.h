@@ -279,7 +279,8 @@ class KubeBackend final : public control::Backend {
   void ReadPreemption(const JobRecord& job, core::Observed& observed) const;
   // Whether the job that this preemption names still waits for room.
   bool PreemptorWaits(const core::Preemption& preemption) const;
-  core::RoomHolder HolderOf(const JobRecord& job) const;
+  // Returns what this job holds; nullopt: nothing. `head`: of the queue.
+  std::optional<core::RoomHolder> HolderOf(const std::string& name, const std::string& head) const;
 
   // Sets Observed::quota and stray_workloads.
   void ReadQuota(const JobRecord& job, core::Observed& observed) const;
@@ -327,6 +328,10 @@ class KubeBackend final : public control::Backend {
   Json PodFor(const JobRecord& job, const core::CreatePod& action) const;
   void Prepare(const Job& job, const core::PrepareGang& action, Done done);
   Result<PortRange> AllocatePorts(const JobRecord& job);
+  // Brings host_ports_ up to date: the ports of a job are in its state and in the marks of its objects.
+  void CountPorts(const std::string& job) RM_REQUIRES(mutex_);
+  // A Service or a ConfigMap of the job has changed.
+  void OnObject(const std::string& job);
   // Whether the job of this name uses its ports: it exists and has not ended, or one of its pods still runs.
   bool UsesPorts(const std::string& job) const;
   bool NeedsAdmission(const JobRecord& job, int64_t attempt) const;
@@ -478,8 +483,11 @@ class KubeBackend final : public control::Backend {
   Time last_sweep_ RM_GUARDED_BY(mutex_) = Time::min();
   mutable bool plan_due_ RM_GUARDED_BY(mutex_) = false;
   Time last_plan_ RM_GUARDED_BY(mutex_) = Time::min();
-  std::set<std::string> requested_ RM_GUARDED_BY(mutex_);  // jobs with a request for room
-  bool pods_changed_ RM_GUARDED_BY(mutex_) = false;        // since last_trim_
+  std::set<std::string> requested_ RM_GUARDED_BY(mutex_);    // jobs with a request for room
+  std::set<std::string> preempted_ RM_GUARDED_BY(mutex_);    // jobs that gave up room for others
+  mutable core::RoomHolders holders_ RM_GUARDED_BY(mutex_);  // Notify tells which of them have changed
+  PortTable host_ports_ RM_GUARDED_BY(mutex_);               // by namespace/name
+  bool pods_changed_ RM_GUARDED_BY(mutex_) = false;          // since last_trim_
   Time last_trim_ RM_GUARDED_BY(mutex_){};
   GangApis gang_apis_ RM_GUARDED_BY(mutex_);
   std::set<GangApi> doubtful_ RM_GUARDED_BY(mutex_);        // the last answer was another version, or none

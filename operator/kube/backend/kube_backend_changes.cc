@@ -19,13 +19,20 @@ void KubeBackend::OnJob(const Job& before, const Job& after) {
     // The stored job: hooks of one object may run in another order than its changes.
     const Job current = jobs_.Get(name);
     IndexSuspects(name, current);
+    if (current && current->status.ledger.preemption)
+      preempted_.insert(name);
+    else
+      preempted_.erase(name);
     if (const auto known = job_states_.find(name); known != job_states_.end()) {
       JobState& state = known->second;
       const bool keeps = current && current->uid == state.uid &&
                          core::MayReserve(current->status.ledger, state.reserved_attempt);
       freed = !keeps && GiveUpPlaces(state);
       if (current && current->status.ended()) state.goodput.Reset();
-      if (!current || current->uid != state.uid) job_states_.erase(known);
+      if (!current || current->uid != state.uid) {
+        job_states_.erase(known);
+        CountPorts(name);
+      }
     }
     if (!current) {
       sleeping_.Set(name, false, Now());
@@ -46,6 +53,14 @@ void KubeBackend::OnJob(const Job& before, const Job& after) {
   if (unserved) DiscoverBy(Now());
   PlanSoon();
   Notify(name);
+}
+
+void KubeBackend::OnObject(const std::string& job) {
+  {
+    MutexLock lock(mutex_);
+    CountPorts(job);
+  }
+  Notify(job);
 }
 
 // Sums do not depend on the order of the changes.

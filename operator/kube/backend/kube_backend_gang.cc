@@ -84,19 +84,23 @@ Result<PortRange> KubeBackend::AllocatePorts(const JobRecord& job) {
   if (wanted > all.count) return none;
   if (const PortRange held = PortsOf(job); held.count >= wanted) return held;
   MutexLock lock(mutex_);
-  std::vector<PortRange> taken;
   // An ended job keeps its objects until it is deleted, but not its ports. So does a deleted one for a while.
-  const auto take = [&](const std::string& name, const PortRange& ports) {
-    if (ports.count > 0 && UsesPorts(name)) taken.push_back(ports);
-  };
-  for (const auto& [name, state] : job_states_) take(name, state.ports);
-  for (const Store<ObjectRecord>* store : {&services_, &config_maps_})
-    for (const auto& record : store->All())
-      if (const auto mark = ParseMark(*record->prepared_for)) take(record->owner->job, mark->ports);
-  const auto found = FreePorts(all, std::move(taken), static_cast<int32_t>(wanted));
+  const auto found = host_ports_.Find(all, static_cast<int32_t>(wanted),
+                                      [this](const std::string& name) { return UsesPorts(name); });
   if (!found) return none;
   StateOf(job).ports = *found;
+  CountPorts(job.key.ToString());
   return *found;
+}
+
+void KubeBackend::CountPorts(const std::string& job) {
+  std::vector<PortRange> held;
+  if (const auto state = job_states_.find(job); state != job_states_.end())
+    held.push_back(state->second.ports);
+  for (const Store<ObjectRecord>* store : {&services_, &config_maps_})
+    for (const auto& record : store->Group(job))
+      if (const auto mark = ParseMark(*record->prepared_for)) held.push_back(mark->ports);
+  host_ports_.Set(job, std::move(held));
 }
 
 // ---- PrepareGang

@@ -34,14 +34,22 @@ void KubeBackend::ReadPreemption(const JobRecord& job, core::Observed& observed)
   if (ledger.preemption) observed.preemptor_waits = PreemptorWaits(*ledger.preemption);
 }
 
-core::RoomHolder KubeBackend::HolderOf(const JobRecord& job) const {
+std::optional<core::RoomHolder> KubeBackend::HolderOf(const std::string& name,
+                                                      const std::string& head) const {
+  const Job job = jobs_.Get(name);
+  if (!job) return std::nullopt;
   std::vector<core::Pod> pods;
-  for (const auto& record : pods_.Group(job.key.ToString()))
-    if (record->own->owner->uid == job.uid && !record->ended) pods.push_back(record->own->ToCore());
+  for (const auto& record : pods_.Group(name))
+    if (record->own->owner->uid == job->uid && !record->ended) pods.push_back(record->own->ToCore());
   core::RoomHolder holder =
-      core::HolderOf(job.key.ToString(), job.key.namespace_ + "/", job.Job(), job.status.ledger, pods);
-  holder.priority = PriorityClassOf(job).value;
-  holder.created = job.created.time_since_epoch().count();
+      core::HolderOf(name, job->key.namespace_ + "/", job->Job(), job->status.ledger, pods);
+  if (holder.staying.empty() && holder.leaving.empty() && !holder.preempted && name != head)
+    return std::nullopt;
+  holder.priority = PriorityClassOf(*job).value;
+  holder.created = job->created.time_since_epoch().count();
+  holder.preemptible = job->spec->problem.empty() && !job->spec->job.autoscaler &&
+                       !HasQueue(*job) &&  // Kueue preempts those
+                       GangOf(*job) == wiring::Gang::kGate;
   return holder;
 }
 
@@ -54,37 +62,39 @@ void KubeBackend::PlanSoon() {
 }
 
 void KubeBackend::PlanPreemptions() {
-  const std::vector<Job> jobs = jobs_.All();
   std::set<std::string> changed;
-  for (const Job& job : jobs)
-    if (const auto& preemption = job->status.ledger.preemption; preemption && !PreemptorWaits(*preemption))
-      changed.insert(job->key.ToString());
+  std::set<std::string> preempted;
   std::string head;
   int32_t priority = 0;
+  std::set<std::string> to_read;
   {
     MutexLock lock(mutex_);
+    preempted = preempted_;
     if (const core::RoomQueue::Wait* wait = waiting_.HeadWait(); wait != nullptr && wait->preempts) {
       head = waiting_.head();
       priority = wait->standing.priority;
+      holders_.Changed(head);
+      to_read = holders_.TakeChanged([this] { return jobs_.Keys(); });
+    } else {
+      holders_.Clear();
     }
   }
-  std::vector<core::RoomHolder> holders;
-  if (!head.empty()) {
-    for (const Job& job : jobs) {
-      core::RoomHolder& holder = holders.emplace_back(HolderOf(*job));
-      holder.preemptible = holder.priority < priority && job->spec->problem.empty() &&
-                           !job->spec->job.autoscaler && !HasQueue(*job) &&  // Kueue preempts those
-                           GangOf(*job) == wiring::Gang::kGate;
-    }
+  for (const std::string& name : preempted) {
+    const Job job = jobs_.Get(name);
+    if (job && job->status.ledger.preemption && !PreemptorWaits(*job->status.ledger.preemption))
+      changed.insert(name);
   }
+  std::map<std::string, std::optional<core::RoomHolder>> read;
+  for (const std::string& name : to_read) read.emplace(name, HolderOf(name, head));
   const Job by = head.empty() ? nullptr : jobs_.Get(head);
   {
     MutexLock lock(mutex_);
+    for (auto& [name, holder] : read) holders_.Put(name, std::move(holder));
     const core::RoomQueue::Wait* wait = waiting_.HeadWait();
     core::PreemptionPlan plan;
     // It may have changed while the lock was released.
     if (by && wait != nullptr && wait->preempts && waiting_.head() == head && !head.empty()) {
-      plan = core::PlanPreemption(capacity_, head, *wait, std::move(holders));
+      plan = core::PlanPreemption(capacity_, head, *wait, holders_.holders());
       capacity_.SetLeaving({plan.leaving.begin(), plan.leaving.end()});
       waiting_.Refresh(capacity_);
     }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The backend's small parts that need no API server.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -62,6 +64,34 @@ TEST(HostPortsTest, LowestGapThatIsWideEnough) {
   EXPECT_EQ(first({{105, 20}, {110, 5}, {0, 0}}, 10), 125) << "overlapping, and none at all";
   EXPECT_EQ(first({{90, 15}, {145, 100}}, 40), 105) << "across the borders";
   EXPECT_EQ(first({{1000, 10}}, 50), 100);
+}
+
+TEST(HostPortsTest, AJobIsAskedAboutOnlyWhileItHoldsPorts) {
+  const PortRange all{1000, 100};
+  PortTable table;
+  std::set<std::string> ended;
+  int asked = 0;
+  const auto find = [&] {
+    asked = 0;
+    return table.Find(all, 8, [&](const std::string& job) {
+      ++asked;
+      return !ended.contains(job);
+    });
+  };
+  for (int i = 0; i < 10'000; ++i) table.Set(fmt::format("ml/old-{}", i), {PortRange{0, 0}});
+  EXPECT_EQ(find(), (PortRange{1000, 8}));
+  EXPECT_EQ(asked, 0) << "these jobs are not on hostNetwork";
+  table.Set("ml/a", {{1000, 8}, {1000, 8}});
+  table.Set("ml/b", {{1008, 16}});
+  EXPECT_EQ(find(), (PortRange{1024, 8}));
+  EXPECT_EQ(asked, 2);
+  ended.insert("ml/a");
+  EXPECT_EQ(find(), (PortRange{1000, 8}));
+  EXPECT_EQ(find(), (PortRange{1000, 8}));
+  EXPECT_EQ(asked, 1) << "the one that has ended is forgotten";
+  table.Set("ml/b", {});
+  EXPECT_EQ(find(), (PortRange{1000, 8}));
+  EXPECT_EQ(asked, 0);
 }
 
 TEST(MissingNodesTest, OnlyNodesThatPodsNameAreRemembered) {
