@@ -374,6 +374,9 @@ class KubeBackend final : public control::Backend {
   void ChooseNative(std::vector<const wiring::NativeApi*> versions);
   // Calls done after an answer of the API server; without one, discovery is repeated soon.
   void AskWhetherServed(const Resource& resource, std::function<void(bool served)> done);
+  // Whether an answer about an API is not believed before another one says the same, for which it asks soon.
+  // `doubtful`: whether the last answer about this API was such a one.
+  bool MustAskAgain(bool takes_back, bool& doubtful) RM_REQUIRES(mutex_);
   void OnDiscovered(GangApi api, const std::string& version);
   // Whether jobs may depend on whether Volcano's scheduler runs.
   bool AsksForVolcano() const RM_REQUIRES(mutex_);
@@ -490,7 +493,7 @@ class KubeBackend final : public control::Backend {
   bool pods_changed_ RM_GUARDED_BY(mutex_) = false;          // since last_trim_
   Time last_trim_ RM_GUARDED_BY(mutex_){};
   GangApis gang_apis_ RM_GUARDED_BY(mutex_);
-  std::set<GangApi> doubtful_ RM_GUARDED_BY(mutex_);        // the last answer was another version, or none
+  std::map<GangApi, bool> doubtful_ RM_GUARDED_BY(mutex_);  // the last answer was another version, or none
   std::string unknown_native_ RM_GUARDED_BY(mutex_);        // a version of native gangs that we cannot use
   bool native_tears_ RM_GUARDED_BY(mutex_) = false;         // the scheduler has placed a gang in part
   std::optional<bool> volcano_runs_ RM_GUARDED_BY(mutex_);  // its scheduler; unset: not read yet

@@ -36,13 +36,7 @@ void KubeBackend::OnDra(bool served) {
   bool before = false;
   {
     MutexLock lock(mutex_);
-    // A server that starts may not know all definitions yet, so one answer is not enough.
-    if (devices_.served == true && !served && !std::exchange(devices_.doubtful, true)) {
-      discover_at_ = std::min(discover_at_, Now() + kDiscoverSoon);
-      reflectors_.Wake();
-      return;
-    }
-    devices_.doubtful = false;
+    if (MustAskAgain(devices_.served == true && !served, devices_.doubtful)) return;
     if (devices_.served == served) return;
     before = devices_.served.value_or(false);
     devices_.served = served;

@@ -91,18 +91,21 @@ void KubeBackend::AskWhetherServed(const Resource& resource, std::function<void(
               }));
 }
 
+// A server that starts may not know all definitions yet, so an answer that takes one back must come twice.
+bool KubeBackend::MustAskAgain(bool takes_back, bool& doubtful) {
+  doubtful = takes_back && !doubtful;
+  if (!doubtful) return false;
+  discover_at_ = std::min(discover_at_, Now() + kDiscoverSoon);
+  reflectors_.Wake();
+  return true;
+}
+
 void KubeBackend::OnDiscovered(GangApi api, const std::string& version) {
   std::string before;
   {
     MutexLock lock(mutex_);
     before = ServedVersion(gang_apis_, api);
-    // A server that starts may not know all definitions yet, so one answer is not enough.
-    if (!before.empty() && before != version && doubtful_.insert(api).second) {
-      discover_at_ = std::min(discover_at_, Now() + kDiscoverSoon);
-      reflectors_.Wake();
-      return;
-    }
-    doubtful_.erase(api);
+    if (MustAskAgain(!before.empty() && before != version, doubtful_[api])) return;
     gang_apis_[api] = version;
     if (before == version) return;
     if (api == GangApi::kNative) native_tears_ = false;  // other servers

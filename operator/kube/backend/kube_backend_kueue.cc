@@ -21,6 +21,13 @@ namespace {
 constexpr Duration kQueueRound = seconds(15);
 constexpr Duration kAskEvery = seconds(1);
 
+// Returns the metadata of a patch that is valid only for the object as it was found.
+Json AsFound(const Json& found) {
+  const Json& metadata = json::Child(found, "metadata");
+  return {{"uid", json::Child(metadata, "uid")},
+          {"resourceVersion", json::Child(metadata, "resourceVersion")}};
+}
+
 }  // namespace
 
 // ---- discovery
@@ -28,13 +35,7 @@ constexpr Duration kAskEvery = seconds(1);
 void KubeBackend::OnKueue(bool served) {
   {
     MutexLock lock(mutex_);
-    // A server that starts may not know all definitions yet, so one answer is not enough.
-    if (kueue_ == true && !served && !std::exchange(kueue_doubtful_, true)) {
-      discover_at_ = std::min(discover_at_, Now() + kDiscoverSoon);
-      reflectors_.Wake();
-      return;
-    }
-    kueue_doubtful_ = false;
+    if (MustAskAgain(kueue_ == true && !served, kueue_doubtful_)) return;
     if (kueue_ == served) return;
     const bool before = kueue_.value_or(false);
     kueue_ = served;
@@ -364,7 +365,6 @@ void KubeBackend::Perform(const Job& job, const control::Write& write, const cor
   ChangeWorkload(
       write, action.name, action.uid, action.revision, "",
       [workload = std::move(workload)](const Json& found) -> std::optional<Json> {
-        const Json& metadata = json::Child(found, "metadata");
         Json spec = workload["spec"];
         // A merge keeps what the patch does not name.
         for (const char* name : {"priorityClassRef", "maximumExecutionTimeSeconds"})
@@ -373,14 +373,13 @@ void KubeBackend::Perform(const Job& job, const control::Write& write, const cor
         for (const char* name :
              {wiring::kElasticAnnotation, wiring::kReplacesAnnotation, wiring::kChainAnnotation})
           if (!annotations.contains(name)) annotations[name] = nullptr;
-        if (const Json& before = json::Child(metadata, "annotations"); before.is_object())
+        if (const Json& before = json::Child(json::Child(found, "metadata"), "annotations");
+            before.is_object())
           for (const auto& [name, value] : before.items())
             if (wiring::IsPassedOn(name) && !annotations.contains(name)) annotations[name] = nullptr;
-        return Json{{"metadata",
-                     {{"uid", metadata["uid"]},
-                      {"resourceVersion", metadata["resourceVersion"]},
-                      {"annotations", std::move(annotations)}}},
-                    {"spec", std::move(spec)}};
+        Json changed = AsFound(found);
+        changed["annotations"] = std::move(annotations);
+        return Json{{"metadata", std::move(changed)}, {"spec", std::move(spec)}};
       },
       std::move(done));
 }
@@ -392,8 +391,7 @@ void KubeBackend::Perform(const Job& job, const control::Write& write, const cor
       write, action.name, action.uid, action.revision, "",
       [job](const Json& found) -> std::optional<Json> {
         Json metadata = wiring::AdoptedMetadata(job->ToApi(), job->uid, found);
-        for (const char* name : {"uid", "resourceVersion"})
-          metadata[name] = json::Child(json::Child(found, "metadata"), name);
+        metadata.update(AsFound(found));
         return Json{{"metadata", std::move(metadata)}};
       },
       std::move(done));
@@ -404,14 +402,11 @@ void KubeBackend::Perform(const Job&, const control::Write& write, const core::R
   ChangeWorkload(
       write, action.name, action.uid, action.revision, "",
       [action](const Json& found) -> std::optional<Json> {
-        const Json& metadata = json::Child(found, "metadata");
         Json sets = json::Items(json::Child(found, "spec"), "podSets");
         for (Json& set : sets)
           for (const core::PodSet& wanted : action.pod_sets)
             if (json::Text(set, "name") == wanted.name) set["count"] = wanted.count;
-        return Json{
-            {"metadata", {{"uid", metadata["uid"]}, {"resourceVersion", metadata["resourceVersion"]}}},
-            {"spec", {{"podSets", std::move(sets)}}}};
+        return Json{{"metadata", AsFound(found)}, {"spec", {{"podSets", std::move(sets)}}}};
       },
       std::move(done));
 }
@@ -451,10 +446,9 @@ void KubeBackend::Perform(const Job&, const control::Write& write, const core::R
         for (const Json& finalizer : json::Items(metadata, "finalizers"))
           if (finalizer != wiring::kWorkloadFinalizer) kept.push_back(finalizer);
         if (kept.size() == json::Items(metadata, "finalizers").size()) return std::nullopt;
-        return Json{{"metadata",
-                     {{"uid", metadata["uid"]},
-                      {"resourceVersion", metadata["resourceVersion"]},
-                      {"finalizers", std::move(kept)}}}};
+        Json changed = AsFound(found);
+        changed["finalizers"] = std::move(kept);
+        return Json{{"metadata", std::move(changed)}};
       },
       [done = std::move(done), deleting](const Result<Revision>& result) {
         if (!result.ok()) {
