@@ -194,6 +194,8 @@ Status Leader::CheckWorker(const std::string& job, const std::string& pod, const
     return Error{Code::kForbidden,
                  fmt::format("pod {} belongs to attempt {}, not {}", pod, known->attempt, attempt)};
   }
+  if (deps_.backend.IsLeftBehind(control::Key::Parse(job), pod, uid))
+    return Error{Code::kGone, fmt::format("the job {} of pod {} is gone", job, pod)};
   return Error{Code::kForbidden, fmt::format("pod {} ({}) is not a known worker of {}", pod, uid, job)};
 }
 

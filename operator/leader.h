@@ -74,7 +74,8 @@ class Leader {
   void PublishEndpoint();
   void StartController();
   void ReadGauges(serve::Metrics::Gauges& gauges) const;
-  // Returns Ok if that pod is a worker of `job` in this attempt, as far as the view knows; else kForbidden.
+  // Returns Ok if that pod is a worker of `job` in this attempt, as far as the view knows. Errors: kGone: its
+  // job is gone; else kForbidden.
   Status CheckWorker(const std::string& job, const std::string& pod, const std::string& uid,
                      int64_t attempt) const;
 

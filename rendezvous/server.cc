@@ -76,9 +76,8 @@ class Server::Impl {
       const auto job = jobs_.find(name);
       if (job == jobs_.end() || job->second->attempt == attempt) return;
       job->second->attempt = attempt;
-      for (const ConnectionPtr& c : job->second->All()) {
+      for (const ConnectionPtr& c : job->second->All())
         if (c->attempt != attempt) DismissAgents(c, "its attempt is obsolete");
-      }
     });
   }
 
@@ -285,6 +284,8 @@ class Server::Impl {
     if (it == connections_.end()) return;
     const ConnectionPtr c = it->second;
     c->authenticating = false;
+    if (!outcome.ok() && outcome.error().code == Code::kGone)
+      return DismissAgents(c, outcome.error().message);
     if (!outcome.ok()) return Close(c, "refused: " + outcome.error().message);
     Admit(c, hello);
     Consume(c);
@@ -518,9 +519,8 @@ class Server::Impl {
   void Close(const ConnectionPtr& c, const std::string& why) {
     if (connections_.erase(c->id) == 0) return;
     UncountUnauthenticated(c);
-    if (!why.empty()) {
+    if (!why.empty())
       log::Warn("{}rendezvous: closed {}: {}", TagOf(*c), c->peer, why.substr(0, kMaxLoggedBytes));
-    }
     c->hello_timer.cancel();
     c->pause_timer.cancel();
     c->stream->Close();

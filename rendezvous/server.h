@@ -31,7 +31,7 @@ struct ServerOptions {
   // The secret that every Hello must carry (`ringmaster run`), unless `authenticate` is set.
   std::string secret;
   // Checks that this Hello comes from the pod it names, and calls `done` once, from any thread. Must not
-  // block.
+  // block. Errors: kGone: it does, and its job does not exist any more, so it gets Exit.
   std::function<void(const Hello& hello, std::function<void(Status)> done)> authenticate;
   // Both empty: plain TCP, for use within one machine.
   std::string tls_cert_pem;

@@ -138,6 +138,9 @@ class KubeBackend final : public control::Backend {
   // Returns this worker of this job if the view has it.
   std::optional<core::Pod> FindPod(const control::Key& key, const std::string& name) const;
 
+  // Whether the job of this pod, which exists, is gone: there is none of this name, or it was replaced.
+  bool IsLeftBehind(const control::Key& key, const std::string& pod, const std::string& uid) const;
+
   // Returns the domain of the node, by the topology of the job; empty: there is none, or it is unknown.
   std::string DomainOf(const control::Key& key, const std::string& node) const;
 
@@ -488,7 +491,7 @@ class KubeBackend final : public control::Backend {
   Time last_plan_ RM_GUARDED_BY(mutex_) = Time::min();
   std::set<std::string> requested_ RM_GUARDED_BY(mutex_);    // jobs with a request for room
   std::set<std::string> preempted_ RM_GUARDED_BY(mutex_);    // jobs that gave up room for others
-  mutable core::RoomHolders holders_ RM_GUARDED_BY(mutex_);  // Notify tells which of them have changed
+  mutable core::RoomHolders holders_ RM_GUARDED_BY(mutex_);  // Notify notes which of them have changed
   PortTable host_ports_ RM_GUARDED_BY(mutex_);               // by namespace/name
   bool pods_changed_ RM_GUARDED_BY(mutex_) = false;          // since last_trim_
   Time last_trim_ RM_GUARDED_BY(mutex_){};

@@ -100,6 +100,14 @@ std::optional<core::Pod> KubeBackend::FindPod(const Key& key, const std::string&
   return record->own->ToCore();
 }
 
+bool KubeBackend::IsLeftBehind(const Key& key, const std::string& pod, const std::string& uid) const {
+  if (!jobs_.synced()) return false;
+  const Job job = jobs_.Get(key.ToString());
+  if (!job) return true;
+  const auto record = pods_.Get(key.namespace_ + "/" + pod);
+  return record && record->uid() == uid && !(record->own && record->own->owner->uid == job->uid);
+}
+
 control::Revision KubeBackend::Seen(Kind kind, const Key& key) const {
   if (kind == Kind::kWorkload) return workloads_.revision(key.namespace_);
   return kind == Kind::kJob ? jobs_.revision(key.namespace_) : pods_.revision(key.namespace_);

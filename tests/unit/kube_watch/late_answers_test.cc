@@ -103,6 +103,20 @@ TEST_F(LateAnswers, ReportsOfTheFirstJobAreDropped) {
   EXPECT_EQ(backend_->Observe(kKey)->observed.order, kOrder);
 }
 
+// Its agent would ask for ever to take part.
+TEST_F(LateAnswers, APodWhoseJobIsGoneIsLeftBehind) {
+  Start();
+  const auto left = [&](const std::string& uid) { return backend_->IsLeftBehind(kKey, "a-1-0", uid); };
+  EXPECT_FALSE(left("uid-a-1-0")) << "the view may be behind";
+  Line("pods", "ADDED", PodOnServer("a-1-0", R"({"nodeName": "n", "containers": []})", 15));
+  EXPECT_FALSE(left("uid-a-1-0"));
+  Deliver("trainingjobs", "DELETED", JobOf("u", 20));
+  EXPECT_TRUE(left("uid-a-1-0"));
+  Deliver("trainingjobs", "ADDED", JobOf("next", 21));
+  EXPECT_TRUE(left("uid-a-1-0"));
+  EXPECT_FALSE(left("uid-of-another-pod"));
+}
+
 // A job that is deleted while it is observed would wait for room for ever, before all others.
 TEST_F(LateAnswers, AJobThatIsGoneDoesNotWaitForRoom) {
   const auto job = [](const std::string& name, int workers, int64_t generation) {

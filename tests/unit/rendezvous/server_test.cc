@@ -279,6 +279,20 @@ TEST_F(FloodTest, AuthenticatedConnectionsDoNotCount) {
   EXPECT_EQ(server_->connected(), 5);
 }
 
+// It would connect again for ever.
+TEST(Server, AnAgentWhoseJobIsGoneGetsExit) {
+  ServerOptions options;
+  options.authenticate = [](const Hello&, const std::function<void(Status)>& done) {
+    done(Error{Code::kGone, "the job is gone"});
+  };
+  auto server = Server::Start(options, {});
+  ASSERT_TRUE(server.ok()) << server.error().message;
+  Client client((*server)->port());
+  client.Send(Hello{"default/job", "pod-0", "agent", "token", 1});
+  EXPECT_EQ(client.Await<Exit>().code, 75);
+  EXPECT_FALSE(client.Next().has_value());
+}
+
 TEST(Server, AnUnusableAddressIsAnError) {
   ServerOptions options;
   options.host = "not an address";
