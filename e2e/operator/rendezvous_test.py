@@ -162,6 +162,21 @@ class Rendezvous(unittest.TestCase):
         self.assertEqual({pod["metadata"]["uid"] for pod in pods},
                          {pod["metadata"]["uid"] for pod in self.rig.live("rotates")})
 
+    def test_agents_of_a_job_that_is_gone_exit(self):
+        pods = self.start("gone")
+        agents = [self.agent(pod) for pod in pods]
+        self.rig.wait_condition("gone", "FabricReady")
+        self.cluster.kubectl("delete", "tj", "gone", "--cascade=orphan", "--timeout=60s")
+        self.assertEqual([agent.process.wait(60) for agent in agents], [75, 75])
+        # One that was not connected then asks a leader that has never heard of the job.
+        self.operator.kill9()
+        type(self).operator = self.rig.start(**self.flags).wait_leading()
+        late = self.agent(pods[0])
+        self.assertEqual(late.process.wait(60), 75, late.log)
+        self.assertIn("the job default/gone of pod gone-1-0 is gone", late.log)
+        self.assertEqual(len(self.rig.live("gone")), 2, "the operator deletes none of them")
+        self.cluster.kubectl("delete", "pod", "-l", "ringmaster.dev/job=gone", "--timeout=60s")
+
     def test_agents_find_the_next_leader(self):
         pods = self.start("moves")
         agents = [self.agent(pod) for pod in pods]
