@@ -100,6 +100,8 @@ void KubeBackend::CountPorts(const std::string& job) {
   for (const Store<ObjectRecord>* store : {&services_, &config_maps_})
     for (const auto& record : store->Group(job))
       if (const auto mark = ParseMark(*record->prepared_for)) held.push_back(mark->ports);
+  // The objects of a deleted job may be gone before its pods have ended.
+  if (held.empty() && !jobs_.Get(job) && UsesPorts(job)) return;
   host_ports_.Set(job, std::move(held));
 }
 

@@ -546,5 +546,36 @@ TEST_F(BackendTest, PodSecurityIsAskedForEachTemplate) {
   EXPECT_EQ(asked, (std::set<std::string>{"a-1-0", "a-1-chief-0", "a-1-ps-0"}));
 }
 
+TEST_F(BackendTest, ADeletedJobKeepsItsHostPortsUntilItsPodsHaveEnded) {
+  const auto job = [](const std::string& name) {
+    Json object = Json::parse(kJobOnServer);
+    object["metadata"]["name"] = name;
+    object["metadata"]["uid"] = name == "a" ? "u" : "v";
+    object["spec"]["network"]["hostNetwork"] = true;
+    return object.dump();
+  };
+  job_ = job("a") + ", " + job("b");
+  KubeBackend::Options options;
+  options.host_ports = {20000, 2 * wiring::kHostPortsPerRank};
+  Start(std::move(options));
+  ASSERT_TRUE(Await([&] { return backend_->Synced(); }));
+  const auto find_ports = [&](const control::Key& key) {
+    auto done = std::make_shared<std::promise<Result<control::Revision>>>();
+    auto future = done->get_future();
+    backend_->Execute({key, backend_->Observe(key)->observed.job.uid, core::TryPods{1, 2}, {}},
+                      [done](Result<control::Revision> result) { done->set_value(std::move(result)); });
+    return future.get();
+  };
+  EXPECT_TRUE(find_ports(kKey).ok());
+  Line("pods", "ADDED", PodOnServer("a-1-0", R"({"nodeName": "n", "containers": []})", 20));
+  EXPECT_EQ(find_ports({"ml", "b"}).error().code, Code::kExhausted);
+  Json gone = Json::parse(job("a"));
+  gone["metadata"]["resourceVersion"] = "21";
+  Line("trainingjobs", "DELETED", gone.dump());
+  EXPECT_EQ(find_ports({"ml", "b"}).error().code, Code::kExhausted) << "its pod has its grace period";
+  Line("pods", "DELETED", PodOnServer("a-1-0", R"({"nodeName": "n", "containers": []})", 22));
+  EXPECT_TRUE(find_ports({"ml", "b"}).ok());
+}
+
 }  // namespace
 }  // namespace ringmaster::kube
