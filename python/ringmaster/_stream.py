@@ -86,12 +86,11 @@ class Stream(_data.Source):
 
 
 def is_stream(data: Any) -> bool:
-    """Returns whether `data` can be iterated over again and again, and nothing more is known of it."""
-    return (
-        hasattr(data, "__iter__")
-        and not callable(data)
-        and not any(hasattr(data, name) for name in ("__getitem__", "__next__"))
-    )
+    """Returns whether `data` can be iterated over again and again, and is not a map-style dataset."""
+    if callable(data) or hasattr(data, "__next__") or not hasattr(data, "__iter__"):
+        return False
+    # Streams of Hugging Face have items, which are columns.
+    return not (hasattr(data, "__getitem__") and hasattr(data, "__len__"))
 
 
 def _canonical(value: Any, as_array: _state.AsArray) -> bytes:
