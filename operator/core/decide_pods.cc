@@ -246,6 +246,8 @@ bool MayReserve(const Ledger& ledger, int64_t attempt) {
          !ledger.stop_since;
 }
 
+bool KeepsPlaces(const Observed& o) { return ReservesRoom(o) && !(HeldByQuota(o) && o.pods.empty()); }
+
 Placement PlacementOf(const Observed& o, const Ledger& ledger) {
   Placement p;
   const int32_t workers = o.job.in_place ? o.job.Target() : ledger.gang_size;

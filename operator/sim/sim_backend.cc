@@ -129,6 +129,11 @@ std::optional<control::Snapshot> SimBackend::Observe(const Key& key) const {
   else
     waiting_.Remove(key.ToString(), capacity_);
   o.fit.preempts = o.fit.missing.empty() ? "" : cached.preempts;
+  if (!core::KeepsPlaces(o) && !cached.reserved.empty()) {
+    GiveUpPlaces(key, cached);
+    waiting_.Refresh(capacity_);
+    NotifyWaiting();
+  }
   if (waiting_.size() > 0 || o.status.ledger.preemption) PlanSoon();
   // The coordinator runs in the same process. That of a deposed leader has no agents.
   o.order = cached.order;
@@ -159,7 +164,7 @@ void SimBackend::Notify(const Key& key) const {
 }
 
 // Notifies the jobs that would find room now.
-void SimBackend::NotifyWaiting() {
+void SimBackend::NotifyWaiting() const {
   for (core::RoomQueue::Sweep sweep; !sweep.done();)
     for (const std::string& job : waiting_.Ready(capacity_, sweep))
       for (const auto& [key, cached] : cache_)
@@ -444,6 +449,10 @@ void SimBackend::CheckReservation(const Key& key, Cached& cached) {
   if (cached.job && cached.job->job.uid == cached.reserved_uid &&
       core::MayReserve(cached.job->status.ledger, cached.reserved_attempt))
     return;
+  GiveUpPlaces(key, cached);
+}
+
+void SimBackend::GiveUpPlaces(const Key& key, const Cached& cached) const {
   if (!options_.keeps_reservations)
     for (const int32_t rank : cached.reserved)
       capacity_.Unreserve(PodId(key, core::PodName(key.name, cached.reserved_attempt, rank)));

@@ -92,9 +92,9 @@ class SimBackend final : public control::Backend {
     int64_t tried_attempt = 0;  // its pods would be admitted; 0: not known of any
     std::optional<core::SetGang> order;
     // The places that this process has reserved.
-    int64_t reserved_attempt = 0;
+    mutable int64_t reserved_attempt = 0;
     std::string reserved_uid;  // of the job: another one with its name has other needs
-    std::vector<int32_t> reserved;
+    mutable std::vector<int32_t> reserved;
     mutable core::RoomQueue::Standing standing;  // when its room was looked for the last time
     mutable std::optional<Time> room_since;      // since when it has room that it has not reserved
     mutable bool looked = false;                 // for its room, by this process
@@ -125,6 +125,7 @@ class SimBackend final : public control::Backend {
   Result<control::Revision> Reserve(const control::Write& write, const core::ReserveRoom& action);
   // Gives up the places that the job may not have any more.
   void CheckReservation(const control::Key& key, Cached& cached);
+  void GiveUpPlaces(const control::Key& key, const Cached& cached) const;
   static constexpr const char* kPlace = "place";  // every pod takes one; nodes have some
   static constexpr const char* kRack = "rack";    // the label of the domains
   // The name of a pod in the capacity.
@@ -151,7 +152,7 @@ class SimBackend final : public control::Backend {
             std::function<void(Result<control::Revision>)> done);
   void Acknowledge(const control::Write& write, const Result<control::Revision>& result, uint64_t version);
   void Notify(const control::Key& key) const;
-  void NotifyWaiting();
+  void NotifyWaiting() const;
   // Decides who makes room for the head of the queue, a moment later.
   void PlanSoon() const;
   void PlanPreemptions() const;

@@ -82,7 +82,8 @@ std::optional<control::Snapshot> KubeBackend::Observe(const Key& key) const {
     waiting_.Remove(key.ToString(), capacity_);
     state.looked = true;
     state.wants_room = false;
-    // The cluster has another provider since it reserved them.
+  }
+  if (!core::KeepsPlaces(observed)) {
     freed = GiveUpPlaces(state);
     capacity_changed_ = capacity_changed_ || freed;
   }

@@ -8,7 +8,9 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "operator/core/kueue_decide.h"
 #include "operator/kube/backend/kube_backend.h"
 #include "tests/unit/kube_watch/backend_fixture.h"
 
@@ -46,15 +48,15 @@ class KueueBackend : public BackendTest {
     }));
     Line("resourceflavors", "ADDED", FlavorOnServer("reserved", {{"kind", "reserved"}}, 20));
     Line("resourceflavors", "ADDED", FlavorOnServer("spot", {{"kind", "spot"}}, 21));
-    Json base = Created(Asking(1), 22);
-    base["status"] = Json::parse(R"({
+    base_ = Created(Asking(1), 22);
+    base_["status"] = Json::parse(R"({
       "admission": {"clusterQueue": "cq", "podSetAssignments": [
         {"name": "worker", "count": 1, "flavors": {"nvidia.com/gpu": "spot"}}]},
       "admissionChecks": [{"name": "nodes", "state": "Ready", "podSetUpdates": [
         {"name": "worker", "nodeSelector": {"provisioned-for": "base"}}]}],
       "conditions": [{"type": "QuotaReserved", "status": "True", "reason": "QuotaReserved"},
                      {"type": "Admitted", "status": "True", "reason": "Admitted"}]})");
-    Line("workloads", "ADDED", base.dump());
+    Line("workloads", "ADDED", base_.dump());
     ASSERT_EQ(backend_->Observe(kKey)->observed.job.granted, 1);
   }
   static core::MakeWorkload Asking(int32_t workers) {
@@ -70,10 +72,7 @@ class KueueBackend : public BackendTest {
       *posted = Json::parse(request.body);
       return Response(201, R"({"metadata": {"resourceVersion": "11"}})");
     };
-    auto done = std::make_shared<std::promise<Result<control::Revision>>>();
-    backend_->Execute({kKey, "u", std::move(make), control::Revision{7}},
-                      [done](Result<control::Revision> result) { done->set_value(std::move(result)); });
-    const Result<control::Revision> result = done->get_future().get();
+    const Result<control::Revision> result = Execute(std::move(make));
     EXPECT_TRUE(result.ok()) << result.error().message;
     Json& metadata = (*posted)["metadata"];
     metadata["namespace"] = "ml";
@@ -81,9 +80,17 @@ class KueueBackend : public BackendTest {
     metadata["resourceVersion"] = std::to_string(revision);
     return *posted;
   }
+  Result<control::Revision> Execute(core::Action action) {
+    auto done = std::make_shared<std::promise<Result<control::Revision>>>();
+    backend_->Execute({kKey, "u", std::move(action), control::Revision{7}},
+                      [done](Result<control::Revision> result) { done->set_value(std::move(result)); });
+    return done->get_future().get();
+  }
   static Json SelectorOf(const Json& workload) {
     return workload["spec"]["podSets"][0]["template"]["spec"].value("nodeSelector", Json());
   }
+
+  Json base_;  // the Workload of the minimum, as the server has it
 };
 
 // Kueue skips flavors with other labels. What an admission check adds is about the base's nodes only.
@@ -101,6 +108,31 @@ TEST_F(KueueBackend, ASurplusIsAskedForInTheFlavorOfTheMinimum) {
       EXPECT_FALSE(w.outdated);
     }
   }
+}
+
+// Kueue may stop a job between the reservation and its first pod, and it may wait for its quota for long.
+TEST_F(KueueBackend, PlacesAreGivenUpWithTheQuota) {
+  Line(
+      "nodes", "ADDED",
+      R"({"metadata": {"name": "n", "resourceVersion": "30", "labels": {"kind": "spot", "provisioned-for": "base"}},
+           "status": {"allocatable": {"pods": "1"}, "conditions": [{"type": "Ready", "status": "True"}]}})");
+  const auto reserved = [&] { return backend_->Observe(kKey)->observed.fit.reserved; };
+  const auto result = Execute(core::ReserveRoom{1, {0}});
+  ASSERT_TRUE(result.ok()) << result.error().message << backend_->Observe(kKey)->observed.fit.missing;
+  ASSERT_EQ(reserved(), std::vector<int32_t>{0});
+  ASSERT_EQ(reserved(), std::vector<int32_t>{0}) << "an observation changes nothing";
+  Json stopped = base_;
+  stopped["metadata"]["resourceVersion"] = "31";
+  stopped["spec"]["active"] = false;
+  Json evicted = {{"type", "Evicted"}, {"status", "True"}, {"reason", "Deactivated"}, {"message", "by hand"}};
+  stopped["status"]["conditions"].push_back(std::move(evicted));
+  const auto held = [&] { return core::HeldByQuota(backend_->Observe(kKey)->observed); };
+  Line("workloads", "MODIFIED", stopped.dump());
+  ASSERT_TRUE(Await(held));
+  base_["metadata"]["resourceVersion"] = "32";
+  Line("workloads", "MODIFIED", base_.dump());
+  ASSERT_TRUE(Await([&] { return !held(); }));
+  EXPECT_TRUE(reserved().empty());
 }
 
 // The next Workload of the whole job may get any flavor.
