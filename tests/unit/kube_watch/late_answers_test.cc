@@ -124,6 +124,7 @@ TEST_F(LateAnswers, AJobThatIsGoneDoesNotWaitForRoom) {
     object["metadata"]["name"] = name;
     object["metadata"]["uid"] = "uid-" + name;
     object["metadata"]["generation"] = generation;
+    object["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z";
     object["metadata"]["resourceVersion"] = std::to_string(10 * generation);
     object["status"]["attempt"] = 1;
     object["spec"]["scheduling"]["gang"] = "gate";
