@@ -32,7 +32,7 @@ constexpr const char* kForbidden = "FieldValueForbidden";
 
 #define ROLES_KNOWN                                                                               \
   "self.roles.all(r, r.name in (self.framework == 'tensorflow' ? ['chief', 'ps', 'evaluator'] : " \
-  "self.framework == 'pytorch' ? ['master'] : self.framework == 'mpi' ? ['launcher'] : []))"
+  "self.framework == 'pytorch' ? ['master'] : self.framework in ['mpi', 'horovod'] ? ['launcher'] : []))"
 
 }  // namespace
 
@@ -114,7 +114,7 @@ const std::vector<CelRule>& CrossFieldRules() {
        "launch.kind",
        {"framework", "launch.kind"},
        "self.launch.kind == 'library'",
-       "!(self.framework in ['tensorflow', 'deepspeed', 'mpi'])",
+       "!(self.framework in ['tensorflow', 'deepspeed', 'mpi', 'horovod'])",
        "must not be library when spec.framework is {self.framework}, whose processes communicate without the "
        "library; use pytorch, jax or custom"},
       {"spec",
@@ -150,35 +150,36 @@ const std::vector<CelRule>& CrossFieldRules() {
        "launch.mpi",
        {"framework"},
        "has(self.launch.mpi)",
-       "self.framework == 'mpi'",
-       "allowed only when spec.framework is mpi (got \"{self.framework}\")",
+       "self.framework in ['mpi', 'horovod']",
+       "allowed only when spec.framework is mpi or horovod (got \"{self.framework}\")",
        kForbidden},
       {"spec",
        "lifecycle.success",
        {"framework", "launch.kind", "lifecycle.success"},
-       "self.framework == 'mpi' && self.launch.kind != 'library' && has(self.lifecycle.success)",
+       "self.framework in ['mpi', 'horovod'] && self.launch.kind != 'library' && has(self.lifecycle.success)",
        "self.lifecycle.success == 'Launcher'",
-       "must be Launcher when spec.framework is mpi (got \"{self.lifecycle.success}\"): only the launcher "
-       "runs the command; remove it"},
+       "must be Launcher when spec.framework is {self.framework} (got \"{self.lifecycle.success}\"): only "
+       "the launcher runs the command; remove it"},
       {"spec",
        "lifecycle.success",
        {"framework", "launch.kind", "lifecycle.success"},
-       "!(self.framework in ['native', 'mpi']) && self.launch.kind != 'library' && "
+       "!(self.framework in ['native', 'mpi', 'horovod']) && self.launch.kind != 'library' && "
        "has(self.lifecycle.success)",
        "self.lifecycle.success != 'Launcher'",
        "must not be Launcher when spec.framework is {self.framework}, which has no launcher; use Rank0"},
       {"spec",
        "launch.kind",
        {"framework", "launch.kind"},
-       "self.framework == 'mpi'",
+       "self.framework in ['mpi', 'horovod']",
        "self.launch.kind != 'none'",
-       "must be ranks when spec.framework is mpi: mpirun reaches the other workers through their agents"},
+       "must be ranks when spec.framework is {self.framework}: the launcher reaches the other workers "
+       "through their agents"},
       {"spec",
        "launch.preload",
        {"framework", "launch.kind"},
-       "self.framework == 'mpi' && self.launch.kind == 'ranks' && has(self.launch.preload)",
+       "self.framework in ['mpi', 'horovod'] && self.launch.kind == 'ranks' && has(self.launch.preload)",
        "size(self.launch.preload) == 0",
-       "must be empty when spec.framework is mpi: the launcher starts the ranks; remove it"},
+       "must be empty when spec.framework is {self.framework}: the launcher starts the ranks; remove it"},
       {"spec",
        "workers",
        {"framework", "workers.min", "workers.max"},
@@ -187,12 +188,19 @@ const std::vector<CelRule>& CrossFieldRules() {
        "min and max do not apply when spec.framework is mpi: MPI_COMM_WORLD has a fixed size; remove them, "
        "and change replicas instead"},
       {"spec",
+       "workers",
+       {"framework", "workers.min", "workers.max"},
+       "self.framework == 'horovod' && (has(self.workers.min) || has(self.workers.max))",
+       "has(self.roles) && self.roles.exists(r, r.name == 'launcher')",
+       "min and max need the role launcher when spec.framework is horovod: its pod must outlive the workers; "
+       "add it to spec.roles, or remove them"},
+      {"spec",
        "roles",
        {"framework"},
        "has(self.roles)",
        ROLES_KNOWN,
        "framework {self.framework} has no such role: tensorflow has chief, ps and evaluator, pytorch has "
-       "master, mpi has launcher"},
+       "master, mpi and horovod have launcher"},
       {"spec",
        "roles",
        {"framework"},
@@ -210,7 +218,8 @@ const std::vector<CelRule>& CrossFieldRules() {
       {"spec",
        "workers",
        {"framework", "workers.min", "workers.max"},
-       "has(self.roles) && (" ROLES_KNOWN ") && self.roles.exists(r, r.name != 'master')",
+       "has(self.roles) && self.framework != 'horovod' && (" ROLES_KNOWN
+       ") && self.roles.exists(r, r.name != 'master')",
        "!has(self.workers.min) && !has(self.workers.max)",
        "min and max do not apply with spec.roles: the gang has a fixed size; remove them"},
       {"spec",
@@ -276,7 +285,8 @@ const std::vector<CelRule>& CrossFieldRules() {
        "workers.template.spec.containers",
        {"framework", "launch.kind"},
        "self.framework != 'native' && self.launch.kind != 'none' && has(self.workers.template) && "
-       "!(self.framework == 'mpi' && has(self.roles) && self.roles.exists(r, r.name == 'launcher' && "
+       "!(self.framework in ['mpi', 'horovod'] && has(self.roles) && self.roles.exists(r, r.name == "
+       "'launcher' && "
        "has(r.template)))",
        "has(self.workers.template.spec) && has(" CONTAINERS ") && (" CONTAINERS
        ".exists(c, c.name == 'worker') ? " CONTAINERS ".exists(c, c.name == 'worker' && " HAS_COMMAND(

@@ -57,9 +57,9 @@ struct Table<Workers> {
       F("slots", &Workers::slots, {.min = 1, .max = 999, .max_length = 8, .form = Form::kSlots},
         "Ranks per worker. Each rank is a separate process, with one GPU if the worker has GPUs. With kind "
         "ranks of pytorch and deepspeed it sees all of them, and selects one by LOCAL_RANK; it must be 1 "
-        "with torchrun, which starts as many ranks as the variable PET_NPROC_PER_NODE has. With framework "
-        "mpi, the slots of the worker in the hosts of mpirun. A number, or `gpu` for the number of GPUs in "
-        "the limits of the training container."),
+        "with torchrun, which starts as many ranks as the variable PET_NPROC_PER_NODE has. With frameworks "
+        "mpi and horovod, the slots of the worker in the hosts of mpirun or horovodrun. A number, or `gpu` "
+        "for the number of GPUs in the limits of the training container."),
       F("template", &Workers::template_, {.known_fields = PodTemplateFields},
         "PodTemplateSpec that is merged into the generated pods. Required for every framework except "
         "native."));
@@ -71,8 +71,8 @@ struct Table<Role> {
       F("name", &Role::name,
         {.required = true, .max_length = 16, .values = "chief|ps|evaluator|master|launcher"},
         "tensorflow: chief, ps (parameter server) or evaluator, as in TF_CONFIG. pytorch: master, which is "
-        "the first worker with another template. mpi: launcher, a pod that runs the command in place of the "
-        "first worker, and no rank."),
+        "the first worker with another template. mpi, horovod: launcher, a pod that runs the command in "
+        "place of the first worker, and no rank."),
       F("replicas", &Role::replicas, {.min = 1, .max = 1000},
         "Number of pods, each with one program. Every role except ps must have 1."),
       F("template", &Role::template_, {.known_fields = PodTemplateFields},
@@ -108,8 +108,10 @@ struct Table<Launch> {
         "with a script or a module. Kind ranks only."),
       F("mpi", &Launch::mpi, {.max_length = 16, .values = "openmpi|mpich|intel"},
         "Implementation of MPI in the image. openmpi: Open MPI 4 and 5. mpich: MPICH and others with its "
-        "launcher Hydra. intel: Intel MPI. Required for framework mpi, and only there: the agents set what "
-        "its mpirun and mpiexec read to start `workers.slots` ranks in every worker, without SSH."));
+        "launcher Hydra. intel: Intel MPI. The agents set what its mpirun and mpiexec read to start "
+        "`workers.slots` ranks in every worker, without SSH. Required for framework mpi. In a job of "
+        "framework horovod it allows `horovodrun --mpi` and mpirun; without it the ranks use gloo. Not "
+        "allowed for other frameworks."));
 };
 
 template <>
@@ -270,9 +272,9 @@ struct Table<Lifecycle> {
       F("success", &Lifecycle::success, {.max_length = 16, .values = "AllWorkers|Rank0|Chief|Launcher"},
         "Which programs must end with exit code 0 for the job to succeed. AllWorkers: every rank, and every "
         "role that completes. Rank0: the first worker. Chief: the role chief. With Rank0 and Chief the other "
-        "programs are then stopped, and their exit codes do not count. Launcher: the command of framework "
-        "mpi, and each rank that it has started in the workers. Default: Chief in a job with a chief, "
-        "Launcher for framework mpi, otherwise AllWorkers."));
+        "programs are then stopped, and their exit codes do not count. Launcher: the command of frameworks "
+        "mpi and horovod, and each rank that it has started in the workers. Default: Chief in a job with a "
+        "chief, Launcher for frameworks mpi and horovod, otherwise AllWorkers."));
 };
 
 template <>
@@ -281,12 +283,13 @@ struct Table<Spec> {
       F("framework", &Spec::framework,
         {.required = true,
          .max_length = 16,
-         .values = "native|pytorch|tensorflow|deepspeed|jax|mpi|custom",
+         .values = "native|pytorch|tensorflow|deepspeed|jax|mpi|horovod|custom",
          .change = Change::kNever},
         "Framework whose training loop runs. native: the built-in engine, configured by `training`. The "
         "others require `workers.template`. mpi: the command runs in the role launcher, or else in the first "
-        "worker, and starts the ranks in all workers with mpirun or mpiexec. custom: any other program; its "
-        "ranks get RINGMASTER_RANK and "
+        "worker, and starts the ranks in all workers with mpirun or mpiexec. horovod: the same with "
+        "horovodrun; with the role launcher and `workers.min` or `max` it runs while workers come and go. "
+        "custom: any other program; its ranks get RINGMASTER_RANK and "
         "RINGMASTER_WORLD_SIZE, and the variables of no framework."),
       F("suspend", &Spec::suspend, {.change = Change::kAnytime},
         "true: stop the workers, after a checkpoint if the job writes any. false: run, and resume from the "

@@ -29,12 +29,20 @@ bool RunsCommand(const Spec& spec) { return RunsPrograms(spec) || UsesLibrary(sp
 
 bool RestartsInPlace(const Spec& spec) { return RunsTrainers(spec) || RunsPrograms(spec); }
 
-bool LaunchesMpi(const Spec& spec) { return spec.framework == "mpi" && RunsPrograms(spec); }
+bool HasLauncher(std::string_view framework) { return framework == "mpi" || framework == "horovod"; }
 
-int32_t ProgramsPerWorker(const Spec& spec) { return LaunchesMpi(spec) ? 1 : SlotsOf(spec.workers); }
+bool LaunchesRanks(const Spec& spec) { return HasLauncher(spec.framework) && RunsPrograms(spec); }
+
+std::string LaunchedBy(const Spec& spec) { return spec.launch.mpi.value_or("gloo"); }
+
+bool HasLiveWorkers(const Spec& spec) {
+  return spec.framework == "horovod" && LaunchesRanks(spec) && (spec.workers.min || spec.workers.max);
+}
+
+int32_t ProgramsPerWorker(const Spec& spec) { return LaunchesRanks(spec) ? 1 : SlotsOf(spec.workers); }
 
 bool WorkersNeedCommand(const Spec& spec) {
-  const Role* launcher = spec.framework == "mpi" ? FindRole(spec, kLauncher) : nullptr;
+  const Role* launcher = HasLauncher(spec.framework) ? FindRole(spec, kLauncher) : nullptr;
   return launcher == nullptr || launcher->template_.is_null();
 }
 
@@ -53,7 +61,7 @@ int32_t FinishSeconds(const Spec& spec) {
 std::string_view RolesOf(std::string_view framework) {
   if (framework == "tensorflow") return "chief|ps|evaluator";
   if (framework == "pytorch") return kMaster;
-  if (framework == "mpi") return kLauncher;
+  if (HasLauncher(framework)) return kLauncher;
   return "";
 }
 
@@ -70,7 +78,7 @@ std::string RestartOf(const Role& role) {
 }
 
 std::string WorkersRestart(const Spec& spec) {
-  return FindRole(spec, kParameterServer) != nullptr ? "Pod" : "Gang";
+  return FindRole(spec, kParameterServer) != nullptr || HasLiveWorkers(spec) ? "Pod" : "Gang";
 }
 
 bool CompletesOf(const Role& role) {
@@ -79,7 +87,7 @@ bool CompletesOf(const Role& role) {
 
 std::string SuccessOf(const Spec& spec) {
   const char* usual = FindRole(spec, kChief) != nullptr ? "Chief"
-                      : LaunchesMpi(spec)               ? "Launcher"
+                      : LaunchesRanks(spec)             ? "Launcher"
                                                         : "AllWorkers";
   return spec.lifecycle.success.value_or(usual);
 }

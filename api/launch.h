@@ -30,10 +30,20 @@ bool RunsCommand(const Spec& spec);
 // lost pod is created again. Otherwise a failure replaces all pods.
 bool RestartsInPlace(const Spec& spec);
 
-// Whether one program launches the ranks of MPI in all workers: framework mpi with an agent in each pod.
-bool LaunchesMpi(const Spec& spec);
+// Whether the command of a framework is a launcher, which starts the ranks in all workers: mpi and horovod.
+bool HasLauncher(std::string_view framework);
 
-// Returns how many programs the agents of a worker's pod start: `workers.slots`, but one with LaunchesMpi.
+// Whether one program launches the ranks in all workers: HasLauncher with an agent in each pod.
+bool LaunchesRanks(const Spec& spec);
+
+// How the ranks of such a job communicate: `launch.mpi`, or gloo in a job of framework horovod without it.
+// REQUIRES: LaunchesRanks, and the job is valid.
+std::string LaunchedBy(const Spec& spec);
+
+// Whether workers come and go while the launcher runs: framework horovod with `workers.min` or `max`.
+bool HasLiveWorkers(const Spec& spec);
+
+// Returns how many programs the agents of a worker's pod start: `workers.slots`, but one with LaunchesRanks.
 // REQUIRES: the job is valid.
 int32_t ProgramsPerWorker(const Spec& spec);
 
@@ -56,7 +66,8 @@ inline constexpr const char* kChief = "chief";
 inline constexpr const char* kEvaluator = "evaluator";
 inline constexpr const char* kParameterServer = "ps";
 inline constexpr const char* kMaster = "master";
-// The pod that starts the ranks of MPI and runs none itself. Without this role the first worker starts them.
+// The pod that starts the ranks of mpi and horovod and runs none itself. Without this role the first worker
+// starts them.
 inline constexpr const char* kLauncher = "launcher";
 
 // Returns the roles that a framework knows besides its workers, separated by "|". Empty: none.
@@ -71,14 +82,14 @@ bool HasPods(const Role& role);
 // `restart`, or its default: Pod for ps and evaluator, otherwise Gang.
 std::string RestartOf(const Role& role);
 
-// `restart` of the workers: Pod in a job with parameter servers, otherwise Gang.
+// `restart` of the workers: Pod in a job with parameter servers or with live workers, otherwise Gang.
 std::string WorkersRestart(const Spec& spec);
 
 // `completes`, or its default: false for ps and evaluator, which run until the job ends.
 bool CompletesOf(const Role& role);
 
-// `lifecycle.success`, or its default: Chief in a job with a chief, Launcher for framework mpi, otherwise
-// AllWorkers.
+// `lifecycle.success`, or its default: Chief in a job with a chief, Launcher for frameworks with a launcher,
+// otherwise AllWorkers.
 std::string SuccessOf(const Spec& spec);
 
 // Returns the template of the pods of a role, or of the worker `index` when `role` is empty.

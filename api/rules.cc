@@ -140,7 +140,7 @@ class Rulebook {
     }
     Launch(native);
     Torchrun();
-    Mpi();
+    Launcher();
     Roles();
     const auto& workers = spec_.workers;
     const bool one_process = (spec_.framework == "tensorflow" || spec_.framework == "jax") && !library_;
@@ -163,7 +163,7 @@ class Rulebook {
                       kind));
     }
     const std::string& framework = spec_.framework;
-    if (library_ && (framework == "tensorflow" || framework == "deepspeed" || framework == "mpi")) {
+    if (library_ && (framework == "tensorflow" || framework == "deepspeed" || HasLauncher(framework))) {
       Add("spec.launch.kind",
           fmt::format("must not be library when spec.framework is {}, whose processes communicate without "
                       "the library; use pytorch, jax or custom",
@@ -212,42 +212,54 @@ class Rulebook {
                     spec_.workers.slots));
   }
 
-  void Mpi() {
+  void Launcher() {
     const bool mpi = spec_.framework == "mpi";
+    const bool launches = HasLauncher(spec_.framework);
     if (!Clean({"spec.launch"})) return;
     if (mpi && !spec_.launch.mpi) {
       Add("spec.launch.mpi",
           "required when spec.framework is mpi: openmpi, mpich or intel, as installed in the image");
     }
-    if (!mpi && spec_.launch.mpi) {
+    if (!launches && spec_.launch.mpi) {
       Add("spec.launch.mpi",
-          fmt::format("allowed only when spec.framework is mpi (got \"{}\")", spec_.framework));
+          fmt::format("allowed only when spec.framework is mpi or horovod (got \"{}\")", spec_.framework));
     }
     const bool launcher = spec_.lifecycle.success.value_or("") == "Launcher";
-    if (Clean({"spec.lifecycle.success"}) && mpi && !launcher && spec_.lifecycle.success && !library_) {
+    if (Clean({"spec.lifecycle.success"}) && launches && !launcher && spec_.lifecycle.success && !library_) {
       Add("spec.lifecycle.success",
-          fmt::format("must be Launcher when spec.framework is mpi (got \"{}\"): only the launcher runs "
-                      "the command; remove it",
-                      *spec_.lifecycle.success));
+          fmt::format("must be Launcher when spec.framework is {} (got \"{}\"): only the launcher runs the "
+                      "command; remove it",
+                      spec_.framework, *spec_.lifecycle.success));
     }
-    if (Clean({"spec.lifecycle.success"}) && !mpi && launcher && spec_.framework != "native" && !library_) {
+    if (Clean({"spec.lifecycle.success"}) && !launches && launcher && spec_.framework != "native" &&
+        !library_) {
       Add("spec.lifecycle.success",
           fmt::format("must not be Launcher when spec.framework is {}, which has no launcher; use Rank0",
                       spec_.framework));
     }
-    if (!mpi) return;
+    if (!launches) return;
     if (spec_.launch.kind == "none") {
       Add("spec.launch.kind",
-          "must be ranks when spec.framework is mpi: mpirun reaches the other workers through their agents");
+          fmt::format(
+              "must be ranks when spec.framework is {}: the launcher reaches the other workers through "
+              "their agents",
+              spec_.framework));
     }
     if (!spec_.launch.preload.empty() && spec_.launch.kind == "ranks") {
       Add("spec.launch.preload",
-          "must be empty when spec.framework is mpi: the launcher starts the ranks; remove it");
+          fmt::format("must be empty when spec.framework is {}: the launcher starts the ranks; remove it",
+                      spec_.framework));
     }
-    if ((spec_.workers.min || spec_.workers.max) && Clean({"spec.workers"})) {
+    const bool sized = (spec_.workers.min || spec_.workers.max) && Clean({"spec.workers"});
+    if (mpi && sized) {
       Add("spec.workers",
           "min and max do not apply when spec.framework is mpi: MPI_COMM_WORLD has a fixed size; remove "
           "them, and change replicas instead");
+    }
+    if (!mpi && sized && FindRole(spec_, kLauncher) == nullptr && Clean({"spec.roles"})) {
+      Add("spec.workers",
+          "min and max need the role launcher when spec.framework is horovod: its pod must outlive the "
+          "workers; add it to spec.roles, or remove them");
     }
   }
 
@@ -274,7 +286,7 @@ class Rulebook {
     };
     if (!std::all_of(roles.begin(), roles.end(), is_known)) {
       Add("spec.roles", fmt::format("framework {} has no such role: tensorflow has chief, ps and evaluator, "
-                                    "pytorch has master, mpi has launcher",
+                                    "pytorch has master, mpi and horovod have launcher",
                                     spec_.framework));
       return;
     }
@@ -302,7 +314,7 @@ class Rulebook {
           "must have no pods when spec.launch.kind is none: the agents start the roles; remove "
           "launch.kind");
     }
-    if ((spec_.workers.min || spec_.workers.max) && Clean({"spec.workers"})) {
+    if ((spec_.workers.min || spec_.workers.max) && spec_.framework != "horovod" && Clean({"spec.workers"})) {
       Add("spec.workers", "min and max do not apply with spec.roles: the gang has a fixed size; remove them");
     }
     if (spec_.network.hostNetwork && Clean({"spec.network.hostNetwork"})) {

@@ -53,7 +53,7 @@ struct Launch {
   std::string kind = "ranks";        // ranks | library | none
   int32_t silenceSeconds = 1800;     // without output and CPU time; 0: off
   std::vector<std::string> preload;  // Python modules
-  std::optional<std::string> mpi;    // openmpi | mpich | intel; framework mpi, and only there
+  std::optional<std::string> mpi;    // openmpi | mpich | intel; frameworks mpi and horovod only
   bool operator==(const Launch&) const = default;
 };
 

@@ -114,7 +114,7 @@ void Visit(V& v, Prepare& m) {
 template <class V>
 void Visit(V& v, Member& m) {
   v.Name("id", m.id), v.Name("pod", m.pod), v.Address("address", m.address);
-  v.Optional("role", m.role), v.Key("key", m.key);
+  v.Optional("role", m.role), v.Key("key", m.key), v.Life("joined", m.joined);
 }
 template <class V>
 void Visit(V& v, NewGeneration& m) {
@@ -141,11 +141,12 @@ void Visit(V& v, ProgramState& m) {
   v.Address("address", m.address), v("exitCode", m.exit_code), v.Name("evidence", m.evidence);
   v("message", m.message), v.Count("endedMicros", m.ended_us);
   v.Life("life", m.life), v.Key("key", m.key), v.OptionalList("ranks", m.ranks, kMaxRankCounts);
+  v.Life("openRanks", m.open_ranks), v.Life("version", m.version);
 }
 template <class V>
 void Visit(V& v, StartProgram& m) {
   v("generation", m.generation), v.List("members", m.members, kMaxMembers);
-  v.Life("life", m.life);
+  v.Life("life", m.life), v.Life("version", m.version);
 }
 template <class V>
 void Visit(V& v, StopProgram& m) {

@@ -231,6 +231,7 @@ struct Member {
   std::string address;
   std::string role = {};  // empty: worker; its index is the position among the members of its role
   std::string key = {};   // ProgramState::key
+  int32_t joined = 0;  // StartProgram::version when it joined an incarnation that ran; 0: it started with it
   bool operator==(const Member&) const = default;
 };
 
@@ -300,8 +301,8 @@ enum class ProgramPhase : uint8_t {
   kEnded,     // it ended by itself, or could not be started
 };
 
-// How many processes of MPI have ended with exit code 0 as rank `rank` of `size`. A program may start MPI
-// several times.
+// How many processes that a launcher started have ended with exit code 0 as rank `rank` of `size`. A program
+// may start them several times.
 struct RankCount {
   int32_t size = 0;
   int32_t rank = 0;
@@ -317,14 +318,16 @@ struct ProgramState {
   int32_t world = 0;          // ranks of that incarnation
   std::string address = {};   // where other ranks reach the next program: host:port
   int32_t exit_code = 0;      // of kEnded; 128 + signal when a signal ended it
-  std::string evidence = {};  // of kEnded: exit | hang | start | launcher (of MPI; its ranks: exit)
+  std::string evidence = {};  // of kEnded: exit | hang | start | launcher (its ranks: exit)
   std::string message = {};   // of kEnded, for people: the last line of its output
   int64_t ended_us = 0;       // of kEnded: how long ago, when this was sent
   int32_t life = 0;           // how often this rank was started again in that incarnation
-  // Who knows it may start processes in the next program of this agent (framework mpi). Only the members of
-  // the incarnation get it. Empty: no process may.
+  // Who knows it may start processes in the next program of this agent (frameworks with a launcher). Only the
+  // members of the incarnation get it. Empty: no process may.
   std::string key = {};
-  std::vector<RankCount> ranks = {};  // that ran in this program (framework mpi)
+  std::vector<RankCount> ranks = {};  // that ran in this program (frameworks with a launcher)
+  int32_t open_ranks = 0;             // that have started in it and not ended with exit code 0
+  int32_t version = 0;                // the newest StartProgram::version that it has received
   bool operator==(const ProgramState&) const = default;
 };
 
@@ -333,6 +336,9 @@ struct StartProgram {
   Generation generation = 0;
   std::vector<Member> members;
   int32_t life = 0;  // above 0: start this rank again, alone
+  // Increases when the members of a running incarnation change (ProgramPolicy::live_workers). A launcher that
+  // runs gets the new members and runs on. The rank of a worker that joins means nothing.
+  int32_t version = 0;
   bool operator==(const StartProgram&) const = default;
 };
 

@@ -202,9 +202,17 @@ void ProgramCoordinator::MemberLost(const Peer& peer, const std::string& evidenc
     AddEvent(EventKind::kWorkerFailed, peer.pod + " is lost (" + why + "): the others run without it");
     return;
   }
+  if (peer.leaving && RemoveLiveWorker(peer)) return;
   if (peer.leaving) {
     AddEvent(EventKind::kOther, "the programs get SIGTERM: a worker has left");
     StopCurrent(programs_.stop_grace, now);
+    return;
+  }
+  if (RemoveLiveWorker(peer)) {
+    AddEvent(EventKind::kWorkerFailed,
+             peer.pod + " is lost (" + why + "): the launcher continues without it");
+    ++report_.worker_failures;
+    report_.last_failure = FailureRecord{peer.pod, evidence, 0, why};
     return;
   }
   // A program that failed before its agent was lost is the better explanation.

@@ -19,7 +19,8 @@
 //  P3 The job is finished only when every rank of one incarnation that decides about it has ended with exit
 //     code 0: all ranks, unless the policy names a role or the first worker.
 //  P4 An incarnation has at least min and at most max workers, and each role completely. Ranks follow the
-//     order of roles, with the workers first, then of pods and slots.
+//     order of roles, with the workers first, then of pods and slots. Live workers (ProgramPolicy) that join
+//     later come last.
 //  P5 Each incarnation has at most one incident: its earliest failure, where a crash outweighs an exit code
 //     that frameworks use for a lost peer. Programs that end later, or after an order to stop, are
 //     consequences, and so is what fails after an agent was heard last that turns out to be lost.
@@ -27,10 +28,12 @@
 //  P7 A rank whose role restarts alone has at most one program at a time: its next life starts after its
 //  agent
 //     reported the end of the last one. No other rank is stopped for it.
-//  P8 The exit code 0 of a launcher counts only when the agents have seen every rank of MPI end with 0
-//     (rank_accounts.h). What is missing after rank_grace is an incident.
+//  P8 The exit code 0 of a launcher counts only when the agents have seen every rank that it started end with
+//     0 (rank_accounts.h). What is missing after rank_grace is an incident.
 //  P9 The first incarnation of a coordinator that adopts none starts only after all of its agents that can
 //     check the network have reached each other (network_check.h).
+//  P10 The loss or failure of a live worker ends an incarnation only if fewer than min are left, or if it has
+//     failed too often. A launcher gets each list of workers at most once, in the order of versions.
 #pragma once
 
 #include <map>
@@ -150,6 +153,18 @@ class ProgramCoordinator final : public JobCoordinator {
   // Whether the gang continues without this rank, whose program has failed.
   bool Spared(const Peer& peer) const;
   bool RestartsAlone(const Peer& peer) const;
+  // ---- live workers: program_live_workers.cc
+  bool IsLive(const Peer& peer) const { return programs_.policy.live_workers && peer.role.empty(); }
+  // Lets workers that wait join the incarnation that runs.
+  void AddLiveWorkers(Time now);
+  // Returns whether the incarnation continues without this worker.
+  bool RemoveLiveWorker(const Peer& peer);
+  // Passes the members on to the launcher.
+  void MembersChanged();
+  bool AdoptLive(Time now);
+  // What an agent gets to start its program, in its newest life.
+  StartProgram StartOf(const Peer& peer) const;
+
   void PlanRestart(Peer& peer, Time now);
   void RestartAlone(Peer& peer, Time now);
   const ProgramRole& RoleOf(const Peer& peer) const;
@@ -178,6 +193,9 @@ class ProgramCoordinator final : public JobCoordinator {
   Generation current_ = 0;
   std::vector<Member> members_;  // of the current incarnation, by rank
   std::shared_ptr<const Message> start_message_;
+  int32_t version_ = 0;  // of members_; see StartProgram
+  // The last failure of a live worker in the current incarnation, and when its program ended.
+  std::optional<std::pair<FailureRecord, Time>> worker_failure_;
   std::unordered_map<std::string, int32_t> ranks_;  // by agent
   std::map<std::string, FailureRecord> lost_;       // its members that are lost, by agent
   Generation accounted_ = 0;                        // see AllowRestart

@@ -124,10 +124,12 @@ std::string ProgramCoordinator::MissingRanks() const {
   std::vector<RanksOfWorker> workers;
   for (const Member& member : members_) {
     const auto it = peers_.find(member.id);
-    if (it != peers_.end() && it->second.state)
-      workers.push_back({member.pod, &it->second.state->ranks, !member.role.empty()});
+    if (it == peers_.end() || !it->second.state) continue;
+    if (IsLive(it->second) && EndedInCurrent(it->second)) continue;  // its ranks are not missed
+    const ProgramState& state = *it->second.state;
+    workers.push_back({member.pod, &state.ranks, !member.role.empty(), state.open_ranks});
   }
-  return FindMissingRank(workers);
+  return programs_.policy.live_workers ? FindOpenRank(workers, options_.min) : FindMissingRank(workers);
 }
 
 // ---- programs that the gang does not stop for
@@ -157,26 +159,37 @@ void ProgramCoordinator::PlanRestart(Peer& peer, Time now) {
   AddEvent(EventKind::kWorkerFailed,
            DescribeEnd(record) + "; it starts again alone in " + std::to_string(ToMs(wait)) + " ms");
   ++report_.worker_failures;
+  if (IsLive(peer)) worker_failure_.emplace(record, peer.ended_at);
   report_.last_failure = std::move(record);
   report_dirty_ = true;
+  if (IsLive(peer)) MembersChanged();
 }
 
 void ProgramCoordinator::RestartAlone(Peer& peer, Time now) {
   peer.restart_at = kNever;
   peer.life_since = now;
-  StartProgram start = std::get<StartProgram>(*start_message_);
-  start.life = ++peer.life;
-  Send(peer, std::move(start));
+  ++peer.life;
+  if (IsLive(peer)) {
+    // The launcher takes it for another host: it does not use one again that has failed.
+    Member& member = members_[static_cast<size_t>(ranks_.at(peer.agent))];
+    member = {peer.agent, peer.pod, peer.state->address, "", peer.state->key, version_ + 1};
+    MembersChanged();
+  }
+  StartProgram start = StartOf(peer);
   // As far as is known, like Publish.
   peer.state->phase = ProgramPhase::kRunning;
   peer.state->life = peer.life;
+  peer.state->version = start.version;
+  Send(peer, std::move(start));
   report_dirty_ = true;
 }
 
 bool ProgramCoordinator::CheckRunning(Time now) {
   for (auto& [agent, peer] : peers_) {
+    if (peer.leaving) RemoveLiveWorker(peer);
     if (peer.leaving && (!InCurrent(peer) || Succeeded(peer))) ReleaseIdle(peer);
   }
+  AddLiveWorkers(now);
   const std::string missing = Decided() && programs_.policy.counts_ranks ? MissingRanks() : "";
   if (Decided() && missing.empty()) {
     const ProgramPolicy& policy = programs_.policy;
@@ -227,7 +240,12 @@ bool ProgramCoordinator::CheckRunning(Time now) {
         return false;
       }
     }
-    FailCurrent({root->pod, state.evidence, state.exit_code, state.message}, true, now);
+    FailureRecord record{root->pod, state.evidence, state.exit_code, state.message};
+    // A launcher that gives up because of its workers.
+    if (worker_failure_ && !root->role.empty() &&
+        root->ended_at - worker_failure_->second <= programs_.failure_grace)
+      record = worker_failure_->first;
+    FailCurrent(std::move(record), true, now);
     return true;
   }
   if (!missing.empty()) {
@@ -246,7 +264,7 @@ bool ProgramCoordinator::CheckRunning(Time now) {
     why = "the job stops";
   else if (leaving)
     why = "a worker leaves";
-  else if (size > options_.max)
+  else if (size > options_.max && !programs_.policy.live_workers)
     why = "the job shrinks";
   else if (now >= GrowthDue())
     why = "the job grows";
@@ -268,7 +286,7 @@ bool ProgramCoordinator::MayHaveLostAPeer() const {
 }
 
 Time ProgramCoordinator::GrowthDue() const {
-  if (stage_ != Stage::kRunning || Workers() >= options_.max) return kNever;
+  if (stage_ != Stage::kRunning || Workers() >= options_.max || programs_.policy.live_workers) return kNever;
   const bool waiting = std::any_of(peers_.begin(), peers_.end(), [&](const auto& entry) {
     return entry.second.ready() && entry.second.role.empty() && !InCurrent(entry.second);
   });
@@ -405,6 +423,7 @@ void ProgramCoordinator::ReportUnreachable() {
 // of which nothing runs any more is taken over only when all of its ranks have ended by themselves: its end
 // was not reported to a coordinator, or not recorded.
 bool ProgramCoordinator::Adopt(Time now) {
+  if (programs_.policy.live_workers) return AdoptLive(now);
   Generation newest = 0;
   Generation newest_ended = 0;
   for (const auto& [agent, peer] : peers_) {
@@ -451,6 +470,8 @@ void ProgramCoordinator::SetCurrent(Generation generation, std::vector<Member> m
   network_.Abandon();
   ReportUnreachable();
   start_message_ = std::make_shared<const Message>(StartProgram{current_, members_});
+  version_ = 0;
+  worker_failure_.reset();
   ranks_.clear();
   for (const Member& member : members_) ranks_.emplace(member.id, static_cast<int32_t>(ranks_.size()));
   for (auto& [agent, peer] : peers_) {
@@ -493,18 +514,18 @@ void ProgramCoordinator::Correct(Peer& peer) {
   const ProgramState& state = *peer.state;
   if (stage_ == Stage::kRunning && InCurrent(peer)) {
     // It has not received the order to start.
-    if (state.generation < current_ && !peer.runs())
-      outputs_.push_back(SendTo{{peer.connection}, start_message_});
+    if (state.generation < current_ && !peer.runs()) Send(peer, StartOf(peer));
     if (state.generation < current_ && peer.runs()) Send(peer, StopProgram{state.generation, 0});
     // Nor that to start again.
-    if (state.generation == current_ && state.life < peer.life && !peer.runs()) {
-      StartProgram start = std::get<StartProgram>(*start_message_);
-      start.life = peer.life;
-      Send(peer, std::move(start));
-    }
+    if (state.generation == current_ && state.life < peer.life && !peer.runs()) Send(peer, StartOf(peer));
+    // Nor the newest list of workers.
+    if (state.generation == current_ && !peer.role.empty() && state.version < version_ && peer.runs())
+      outputs_.push_back(SendTo{{peer.connection}, start_message_});
     return;
   }
   if (!peer.runs() || (stage_ == Stage::kForming && current_ == 0)) return;
+  // It stops its program by itself when the launcher has had time to do without it.
+  if (peer.leaving && IsLive(peer) && stage_ == Stage::kRunning) return;
   // An older incarnation was given up: nothing of it may last.
   const bool polite = state.generation == current_ && stage_ == Stage::kStopping;
   Send(peer, StopProgram{state.generation, polite ? ToMs(stop_grace_) : 0});

@@ -48,8 +48,8 @@ void ProgramMemberCore::On(const program::Event& event, Time now) {
     Progress progress = reported->progress;
     for (StepRecord& record : progress.records) record.generation = state_.generation;
     if (runs()) SendUp(std::move(progress));
-  } else if (const auto* ranks = std::get_if<program::RanksSucceeded>(&event)) {
-    if (runs()) OnRanks(ranks->ranks, now);
+  } else if (const auto* ranks = std::get_if<program::Ranks>(&event)) {
+    if (runs()) OnRanks(*ranks, now);
   } else if (const auto* checked = std::get_if<program::Checked>(&event)) {
     if (!runs()) SendUp(checked->result);
   } else if (std::holds_alternative<program::Terminate>(event)) {
@@ -106,6 +106,13 @@ void ProgramMemberCore::OnCheck(const CheckPeers& order) {
 
 void ProgramMemberCore::OnStart(const StartProgram& order, Time now) {
   const auto place = [](const auto& of) { return std::pair(of.generation, of.life); };
+  if (place(order) == place(state_) && order.version > state_.version &&
+      state_.phase == ProgramPhase::kRunning) {
+    state_.version = order.version;
+    commands_.push_back(program::Update{order});
+    SendUp(state_);
+    return;
+  }
   if (place(order) <= place(state_) || leaving_ || exit_) return;
   if (!runs()) return Begin(order);
   if (next_ && place(*next_) >= place(order)) return;
@@ -123,7 +130,8 @@ void ProgramMemberCore::Begin(const StartProgram& order) {
             .rank = rank,
             .world = static_cast<int32_t>(order.members.size()),
             .address = self->address,
-            .life = order.life};
+            .life = order.life,
+            .version = order.version};
   hang_.clear();
   killed_ = false;
   kill_at_ = kNever;
@@ -161,8 +169,10 @@ void ProgramMemberCore::OnEnded(const program::Ended& event, Time now) {
   }
 }
 
-void ProgramMemberCore::OnRanks(const std::vector<RankCount>& ranks, Time now) {
-  for (const RankCount& more : ranks) {
+void ProgramMemberCore::OnRanks(const program::Ranks& ranks, Time now) {
+  state_.open_ranks += ranks.started;
+  for (const RankCount& more : ranks.succeeded) {
+    state_.open_ranks -= more.count;
     const auto it = std::find_if(state_.ranks.begin(), state_.ranks.end(), [&](const RankCount& known) {
       return known.size == more.size && known.rank == more.rank;
     });

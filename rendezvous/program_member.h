@@ -59,15 +59,16 @@ struct Hung {  // the program makes no progress: it is killed, and Ended follows
 struct Reported {  // the program has reported progress
   Progress progress;
 };
-struct RanksSucceeded {  // further ranks of MPI in the program have ended with exit code 0
-  std::vector<RankCount> ranks;
+struct Ranks {                       // that a launcher has started in the program
+  int32_t started = 0;               // so many more
+  std::vector<RankCount> succeeded;  // that have ended with exit code 0 since
 };
 struct Checked {  // what Check has found
   PeersChecked result;
 };
 struct Terminate {};  // SIGTERM or SIGINT: the first is a planned leave, the second ends at once
 using Event = std::variant<Started, Tick, Connected, Disconnected, FromCoordinator, Ended, Hung, Reported,
-                           RanksSucceeded, Checked, Terminate>;
+                           Ranks, Checked, Terminate>;
 
 // ---- commands
 struct Connect {
@@ -81,6 +82,10 @@ struct Start {  // Ended follows, also when it cannot be started
   StartProgram order;
   int32_t rank = 0;
   bool operator==(const Start&) const = default;
+};
+struct Update {  // the program runs on, and the members of its incarnation are others
+  StartProgram order;
+  bool operator==(const Update&) const = default;
 };
 // Take a step of the check of the network: Checked follows, unless another Check or Start comes before.
 struct Check {
@@ -98,7 +103,7 @@ struct Exit {  // the last command: kill what is left, flush unsent messages, th
   bool finished = false;  // as in rendezvous::Exit
   bool operator==(const Exit&) const = default;
 };
-using Command = std::variant<Connect, Send, Start, Check, Signal, Exit>;
+using Command = std::variant<Connect, Send, Start, Update, Check, Signal, Exit>;
 }  // namespace program
 
 class ProgramMemberCore {
@@ -122,7 +127,7 @@ class ProgramMemberCore {
   void OnStart(const StartProgram& order, Time now);
   void OnCheck(const CheckPeers& order);
   void OnEnded(const program::Ended& event, Time now);
-  void OnRanks(const std::vector<RankCount>& ranks, Time now);
+  void OnRanks(const program::Ranks& ranks, Time now);
   void OnTerminate(Time now);
   void OnTick(Time now);
   void Begin(const StartProgram& order);

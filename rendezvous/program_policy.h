@@ -37,9 +37,12 @@ struct ProgramPolicy {
   ProgramRole workers;
   std::vector<ProgramRole> roles = {};  // in addition to the workers, in the order of ranks
   Decider decider = Decider::kAll;
-  // The program that decides launches the ranks of MPI in all workers: kFirst or kRole. Its exit code 0
-  // counts only when the agents have seen all of its ranks (rank_accounts.h).
+  // The program that decides launches the ranks in all workers: kFirst or kRole. Its exit code 0 counts only
+  // when the agents have seen all of its ranks (rank_accounts.h).
   bool counts_ranks = false;
+  // Workers come and go while the incarnation runs, and the launcher gets their list each time. Requires
+  // counts_ranks and kRole.
+  bool live_workers = false;
   std::string decider_role = {};
   // Of programs that start again alone: the wait before the first start, which doubles with each of them, and
   // how many starts an incarnation grants one program. Then its failure is one of the gang.

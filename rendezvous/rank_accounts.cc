@@ -8,6 +8,14 @@
 
 namespace ringmaster::rendezvous {
 
+namespace {
+
+constexpr const char* kNoRank =
+    "no agent has seen a rank: launch.mpi must name the MPI of the image, and the command must start mpirun, "
+    "mpiexec or horovodrun, those of MPICH, Intel MPI and Horovod by their names instead of a path";
+
+}  // namespace
+
 std::string FindMissingRank(const std::vector<RanksOfWorker>& workers) {
   std::map<int32_t, std::map<int32_t, int64_t>> worlds;  // counts, by size and rank
   std::string idle;
@@ -15,9 +23,7 @@ std::string FindMissingRank(const std::vector<RanksOfWorker>& workers) {
     if (worker.ranks->empty() && !worker.launcher && idle.empty()) idle = worker.pod;
     for (const RankCount& one : *worker.ranks) worlds[one.size][one.rank] += one.count;
   }
-  if (worlds.empty())
-    return "no agent has seen a rank: launch.mpi must name the MPI of the image, and the command must start "
-           "mpirun or mpiexec, with MPICH and Intel MPI by their names instead of a path";
+  if (worlds.empty()) return kNoRank;
   for (const auto& [size, counts] : worlds) {
     int64_t most = 0;
     for (const auto& [rank, count] : counts) most = std::max(most, count);
@@ -32,6 +38,18 @@ std::string FindMissingRank(const std::vector<RanksOfWorker>& workers) {
   return "no rank ran on " + idle +
          ": the launcher must start ranks on all workers, so let it use the hosts of the job, with at least "
          "as many ranks as workers.replicas times workers.slots";
+}
+
+std::string FindOpenRank(const std::vector<RanksOfWorker>& workers, int32_t min) {
+  int32_t worked = 0;
+  for (const RanksOfWorker& worker : workers) {
+    if (worker.open > 0) return "a rank on " + worker.pod + " was not seen to end with exit code 0";
+    worked += worker.ranks->empty() ? 0 : 1;
+  }
+  if (worked == 0) return kNoRank;
+  if (worked >= min) return "";
+  return "ranks have ended with exit code 0 on " + std::to_string(worked) +
+         " workers only, and workers.min is " + std::to_string(min);
 }
 
 }  // namespace ringmaster::rendezvous

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The pods of an MPIJob: its launcher becomes the command of the workers, of which the first runs it. A
-// launcher whose pod has another image or further settings becomes the role launcher.
+// launcher whose pod has another image or further settings becomes the role launcher, and so does one that
+// looks for hosts while it runs. A command with horovodrun makes it a job of framework horovod.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -22,9 +23,13 @@ constexpr std::string_view kHostsFolder = "/etc/mpi/";
 constexpr std::array<std::string_view, 7> kHostOptions = {
     "--hostfile",        "-hostfile", "--machinefile", "-machinefile", "--default-hostfile",
     "-default-hostfile", "-f"};
-constexpr std::array<std::string_view, 4> kCountOptions = {"-n", "-np", "--n", "--np"};
-constexpr std::array<std::string_view, 4> kLaunchers = {"mpirun", "mpiexec", "mpiexec.hydra", "horovodrun"};
-constexpr const char* kDiscoverHosts = "/etc/mpi/discover_hosts.sh";
+constexpr std::array<std::string_view, 5> kCountOptions = {"-n", "-np", "--n", "--np", "--num-proc"};
+constexpr std::array<std::string_view, 2> kMinimumOptions = {"--min-np", "--min-num-proc"};
+constexpr std::array<std::string_view, 2> kMaximumOptions = {"--max-np", "--max-num-proc"};
+constexpr std::string_view kHorovodRun = "horovodrun";
+constexpr std::array<std::string_view, 4> kLaunchers = {"mpirun", "mpiexec", "mpiexec.hydra", kHorovodRun};
+constexpr std::string_view kDiscoverHosts = "/etc/mpi/discover_hosts.sh";
+constexpr std::array<std::string_view, 1> kDiscoveryOptions = {"--host-discovery-script"};
 
 template <size_t n>
 bool Has(const std::array<std::string_view, n>& list, std::string_view word) {
@@ -66,7 +71,8 @@ std::vector<std::string> RemoveHosts(Json& words) {
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string word = Word(words, i);
     const size_t equals = std::min(word.find('='), word.size());
-    if (Has(kHostOptions, word) && Word(words, i + 1).starts_with(kHostsFolder)) {
+    const bool discovers = Has(kDiscoveryOptions, word) && Word(words, i + 1) == kDiscoverHosts;
+    if (discovers || (Has(kHostOptions, word) && Word(words, i + 1).starts_with(kHostsFolder))) {
       removed.push_back(word);
       removed.push_back(Word(words, ++i));
     } else if (equals < word.size() && Has(kHostOptions, std::string_view(word).substr(0, equals)) &&
@@ -80,13 +86,14 @@ std::vector<std::string> RemoveHosts(Json& words) {
   return removed;
 }
 
-// The number of ranks that the command names; 0: none.
-int64_t RanksOf(const Json& words) {
+// Returns the number that follows one of these options; 0: none does.
+template <size_t n>
+int64_t NumberAfter(const std::array<std::string_view, n>& options, const Json& words) {
   for (size_t i = 0; i + 1 < words.size(); ++i) {
     if (!words[i].is_string() || !words[i + 1].is_string()) continue;
     const std::string& number = words[i + 1].get_ref<const std::string&>();
     int64_t ranks = 0;
-    if (!Has(kCountOptions, words[i].get_ref<const std::string&>())) continue;
+    if (!Has(options, words[i].get_ref<const std::string&>())) continue;
     std::from_chars(number.data(), number.data() + number.size(), ranks);
     return ranks;
   }
@@ -108,8 +115,15 @@ class MpiPods {
       return source_.Refuse(pods_.command_path,
                             "must have the command that starts mpirun: the agent starts it");
     if (worker == nullptr) return source_.Refuse(pods_.worker_path, "must have spec.containers");
+    if (Mentions(*launcher, kHorovodRun)) job_["spec"]["framework"] = "horovod";
+    elastic_ = Mentions(*launcher, kHorovodRun) && Mentions(*launcher, kDiscoverHosts);
+    if (elastic_ && !pods_.apart)
+      return source_.Refuse(
+          pods_.command_path,
+          "the command looks for hosts while it runs, so the launcher needs a pod apart from "
+          "the workers");
     const std::vector<std::string> own = OfLauncherOnly(launcher_template, worker_template);
-    if (pods_.apart && !own.empty())
+    if (pods_.apart && (elastic_ || !own.empty()))
       return MakeRole(std::move(launcher_template), std::move(worker_template));
     TakeCommand(*launcher, *worker);
     TakeEnvironment(*launcher, *worker);
@@ -134,6 +148,25 @@ class MpiPods {
                     first, first));
     launcher["command"] = arguments;
     launcher.erase("args");
+  }
+
+  // Whether a word of the command contains the text.
+  static bool Mentions(const Json& container, std::string_view text) {
+    for (const char* member : {"command", "args"}) {
+      for (const Json& word : json::Items(container, member))
+        if (word.is_string() && word.get_ref<const std::string&>().find(text) != std::string::npos)
+          return true;
+    }
+    return false;
+  }
+
+  // Horovod counts ranks, and a TrainingJob workers.
+  void TakeLimits(int64_t ranks, int64_t minimum, int64_t maximum) {
+    const auto workers = [&](int64_t count) { return (count + pods_.slots - 1) / pods_.slots; };
+    Json& own = job_["spec"]["workers"];
+    const int64_t least = minimum > 0 ? minimum : ranks;
+    own["min"] = std::clamp<int64_t>(workers(least), 1, pods_.replicas);
+    own["max"] = std::max(workers(maximum), pods_.replicas);
   }
 
   // The launcher keeps its pod, and the workers only serve it.
@@ -173,17 +206,20 @@ class MpiPods {
   // Removes from the launcher's command what the agent gives it.
   void AdaptCommand(Json& container) {
     std::vector<std::string> removed;
-    int64_t ranks = 0;
+    int64_t ranks = 0, minimum = 0, maximum = 0;
     for (const char* member : {"command", "args"}) {
       if (!container.contains(member) || !container[member].is_array()) continue;
       for (std::string& word : RemoveHosts(container[member])) removed.push_back(std::move(word));
-      ranks = std::max(ranks, RanksOf(container[member]));
+      ranks = std::max(ranks, NumberAfter(kCountOptions, container[member]));
+      minimum = std::max(minimum, NumberAfter(kMinimumOptions, container[member]));
+      maximum = std::max(maximum, NumberAfter(kMaximumOptions, container[member]));
       CheckHosts(container[member]);
     }
     const std::string& path = pods_.command_path;
     if (!removed.empty())
       source_.Note(path, fmt::format("removed {}: the agent gives the launcher the hosts of each start",
                                      fmt::join(removed, " ")));
+    if (elastic_) return TakeLimits(ranks, minimum, maximum);
     const int64_t places = pods_.replicas * pods_.slots;
     if (ranks > 0 && ranks != places)
       source_.Note(path,
@@ -199,9 +235,9 @@ class MpiPods {
       if (word.find(kDiscoverHosts) != word.npos) {
         source_.Refuse(
             pods_.command_path,
-            fmt::format("the command looks for hosts by {}, which does not exist here: a job of MPI "
-                        "has a fixed size; start its ranks with mpirun",
-                        kDiscoverHosts));
+            fmt::format("the command looks for hosts by {}, which does not exist here: {}", kDiscoverHosts,
+                        elastic_ ? "leave out the option, and the agent adds its own"
+                                 : "a job of MPI has a fixed size; start its ranks with mpirun"));
       } else if (word.find(kHostsFolder) != word.npos) {
         source_.Note(
             pods_.command_path,
@@ -245,6 +281,7 @@ class MpiPods {
   Source& source_;
   const MpiJobPods& pods_;
   Json& job_;
+  bool elastic_ = false;  // horovodrun looks for hosts while it runs
 };
 
 }  // namespace

@@ -179,7 +179,7 @@ class Session::Impl {
   std::vector<std::string> ArgvOf(const UserProgram& program) const {
     std::vector<std::string> argv = {worker_, plan_.library ? "train" : "run", "--"};
     argv.insert(argv.end(), program.command.begin(), program.command.end());
-    // Workers of MPI with a launcher apart: their agents run what it asks for.
+    // Workers with a launcher apart: their agents run what it asks for.
     if (program.command.empty()) argv.insert(argv.end(), {worker_, "ranks"});
     return argv;
   }
@@ -239,10 +239,13 @@ class Session::Impl {
           std::filesystem::path(run_folder_->secret_file()).parent_path().string();
       options.environment.extra["RINGMASTER_SILENCE_SECONDS"] =
           std::to_string(plan_.job.spec.launch.silenceSeconds);
-      if (api::LaunchesMpi(plan_.job.spec)) {
-        options.environment.extra["RINGMASTER_MPI"] = plan_.job.spec.launch.mpi.value();
+      if (api::LaunchesRanks(plan_.job.spec)) {
+        options.environment.extra["RINGMASTER_MPI"] = api::LaunchedBy(plan_.job.spec);
         options.environment.extra["RINGMASTER_MPI_SLOTS"] =
             std::to_string(api::SlotsOf(plan_.job.spec.workers));
+        if (api::HasLiveWorkers(plan_.job.spec))
+          options.environment.extra["RINGMASTER_MPI_MIN"] =
+              std::to_string(plan_.job.spec.workers.EffectiveMin());
       }
     } else if (!plan_.library) {
       AddSlots(options.environment.extra);

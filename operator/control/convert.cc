@@ -45,6 +45,7 @@ rendezvous::ProgramPolicy PolicyOf(const api::Spec& spec) {
   const std::string success = api::SuccessOf(spec);
   const bool launcher = success == "Launcher";
   policy.counts_ranks = launcher;
+  policy.live_workers = api::HasLiveWorkers(spec);
   if (success == "Chief" || (launcher && api::FindRole(spec, api::kLauncher) != nullptr)) {
     policy.decider = Decider::kRole;
     policy.decider_role = launcher ? api::kLauncher : api::kChief;

@@ -109,8 +109,9 @@ constexpr Row kRows[] = {
     {Reason::kRank0Succeeded, "Rank0Succeeded", "Ready, Succeeded",
      "Rank 0 ended with exit code 0, and `lifecycle.success` is Rank0."},
     {Reason::kLauncherSucceeded, "LauncherSucceeded", "Ready, Succeeded",
-     "The command of framework mpi ended with exit code 0, and so did each rank that it had started in the "
-     "workers."},
+     "The command of framework mpi or horovod ended with exit code 0, and so did each rank that it had "
+     "started "
+     "in the workers."},
     {Reason::kChiefSucceeded, "ChiefSucceeded", "Ready, Succeeded",
      "The chief ended with exit code 0. The other programs were stopped, and their exit codes do not count."},
     {Reason::kNoPriorityClass, "NoPriorityClass", "Admitted",

@@ -66,9 +66,11 @@ void AddAgent(const api::TrainingJob& job, int32_t rank, const Context& context,
   add("RINGMASTER_STEP_SECONDS", job.spec.health.stepSeconds);
   add("RINGMASTER_SILENCE_SECONDS", std::to_string(job.spec.launch.silenceSeconds));
   add("RINGMASTER_SOCKET_FOLDER", kAgentFolder);
-  if (api::LaunchesMpi(job.spec)) {
-    add("RINGMASTER_MPI", job.spec.launch.mpi.value());
+  if (api::LaunchesRanks(job.spec)) {
+    add("RINGMASTER_MPI", api::LaunchedBy(job.spec));
     add("RINGMASTER_MPI_SLOTS", std::to_string(api::SlotsOf(job.spec.workers)));
+    if (api::HasLiveWorkers(job.spec))
+      add("RINGMASTER_MPI_MIN", std::to_string(job.spec.workers.EffectiveMin()));
   }
   if (const auto& modules = job.spec.launch.preload; !modules.empty())
     add("RINGMASTER_PRELOAD", fmt::format("{}", fmt::join(modules, ",")));
@@ -81,7 +83,7 @@ void WrapCommand(const api::TrainingJob& job, Json& container) {
   if (const auto theirs = container.find("command"); theirs != container.end() && theirs->is_array())
     for (Json& word : *theirs) command.push_back(std::move(word));
   // The agents of such workers run what the launcher asks for.
-  if (api::LaunchesMpi(job.spec) && command.size() == 3)
+  if (api::LaunchesRanks(job.spec) && command.size() == 3)
     command = Json::array({AgentPath(), "run", "--", AgentPath(), "ranks"});
   container["command"] = std::move(command);
 }

@@ -80,10 +80,10 @@ Json PodOfTemplate(const api::TrainingJob& job, const std::string& job_uid, int3
 
 api::TrainingJob JobOfRole(api::TrainingJob job, const std::string& role, int32_t index) {
   Json own = api::TemplateOf(job.spec, role, index);
-  // The launcher of MPI passes the slots of each worker to mpirun.
+  // The launcher passes the slots of each worker to mpirun or horovodrun.
   if (!role.empty())
     job.spec.workers.slots =
-        api::LaunchesMpi(job.spec) ? std::to_string(api::SlotsOf(job.spec.workers)) : "1";
+        api::LaunchesRanks(job.spec) ? std::to_string(api::SlotsOf(job.spec.workers)) : "1";
   job.spec.workers.template_ = std::move(own);
   return job;
 }

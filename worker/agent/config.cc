@@ -12,6 +12,7 @@
 
 #include "base/file.h"
 #include "worker/agent/find_program.h"
+#include "worker/agent/mpi_files.h"
 
 namespace ringmaster::agent {
 namespace {
@@ -165,11 +166,14 @@ void ReadProgram(Reader& reader, Config* config) {
   config->preload = SplitWords(reader.Optional("RINGMASTER_PRELOAD"), ',');
   config->mpi = reader.Optional("RINGMASTER_MPI");
   if (!config->mpi.empty()) config->prefix_lines = false;  // the launcher's output is that of all ranks
-  // Of framework mpi, only the program that launches the others runs it (ProgramAgent::Start).
+  // Of frameworks mpi and horovod, only the program that launches the others runs it (ProgramAgent::Start).
   if (config->mpi.empty()) CheckCommand(reader, config->program[0]);
-  if (!config->mpi.empty() && config->mpi != "openmpi" && config->mpi != "mpich" && config->mpi != "intel")
+  const bool gloo = config->mpi == kGloo && config->framework == "horovod";
+  if (!config->mpi.empty() && !gloo && config->mpi != "openmpi" && config->mpi != "mpich" &&
+      config->mpi != "intel")
     reader.Problem("RINGMASTER_MPI",
-                   fmt::format("must be openmpi, mpich or intel (got \"{}\")", config->mpi));
+                   fmt::format("must be openmpi, mpich or intel, or gloo with framework horovod (got \"{}\")",
+                               config->mpi));
   config->mpi_slots =
       static_cast<int32_t>(std::clamp<int64_t>(reader.Count("RINGMASTER_MPI_SLOTS"), 1, kMaxSlots));
 }

@@ -44,7 +44,8 @@ struct Config {
   std::vector<std::string>
       preload;                // RINGMASTER_PRELOAD: Python modules for a spare, with commas between them
   std::string socket_folder;  // RINGMASTER_SOCKET_FOLDER; empty: a folder for temporary files
-  // RINGMASTER_MPI: openmpi | mpich | intel. The program is a launcher of MPI; empty: it is not.
+  // RINGMASTER_MPI: openmpi | mpich | intel, or gloo of framework horovod. The program is a launcher, which
+  // starts ranks in all pods; empty: it is not.
   std::string mpi;
   int32_t mpi_slots = 1;  // RINGMASTER_MPI_SLOTS: ranks in each pod
   HangLimits limits;      // RINGMASTER_STARTUP_SECONDS, RINGMASTER_STEP_SECONDS (auto | 0 | seconds)

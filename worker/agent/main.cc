@@ -8,11 +8,13 @@
 //   ringmaster-agent run -- COMMAND ARGS...    a program of the user that knows nothing of Ringmaster
 //   ringmaster-agent install FILE              copy the agent to a file, for containers with other images
 //
-// In jobs of framework mpi it is also what its own `run` and the launcher of MPI start:
+// In jobs of framework mpi and horovod it is also what its own `run` and the launcher start:
 //
 //   ringmaster-agent ranks [-- COMMAND ARGS...]  the program of a pod (mpi_pod.h)
 //   ringmaster-agent rsh HOST COMMAND...         in place of ssh; also by the name ringmaster-rsh (mpi_rsh.h)
 //   mpirun, mpiexec, ...                         by these names: in place of Hydra's launcher (mpi_hydra.h)
+//   horovodrun, ssh, ringmaster                  by these names (horovod_run.h, mpi_rsh.h)
+//   ringmaster-agent hosts                       the workers that are there now (horovod_run.h)
 //   ringmaster-agent rank PROGRAM ARGS...        one rank (mpi_rank.h)
 #include <malloc.h>
 #include <signal.h>
@@ -31,8 +33,10 @@
 
 #include "base/log.h"
 #include "worker/agent/agent.h"
+#include "worker/agent/horovod_run.h"
 #include "worker/agent/install.h"
 #include "worker/agent/mpi_hydra.h"
+#include "worker/agent/mpi_links.h"
 #include "worker/agent/mpi_pod.h"
 #include "worker/agent/mpi_rank.h"
 #include "worker/agent/mpi_rsh.h"
@@ -134,12 +138,16 @@ int Main(int argc, char** argv) {
   return agent::SuperviseSlots(config->slots, programs);
 }
 
-// The commands of framework mpi; nullopt: none of them is asked for.
+// The commands of frameworks mpi and horovod; nullopt: none of them is asked for.
 std::optional<int> RunForMpi(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
-  const std::string called(argc > 0 ? argv[0] : "");
-  if (called.substr(called.rfind('/') + 1) == "ringmaster-rsh") return agent::RunRsh(words);
+  const std::string called = agent::ProgramName(argc > 0 ? argv[0] : "");
+  if (called == "ringmaster-rsh") return agent::RunRsh(words);
+  if (called == agent::kSsh) return agent::RunSsh({argv, argv + argc});
+  if (called == agent::kRingmaster) return agent::RunByName({argv, argv + argc});
+  if (called == agent::kHorovodRun) return agent::RunHorovod({argv, argv + argc});
   if (agent::IsHydraName(called)) return agent::RunHydra({argv, argv + argc});
+  if (words.size() == 1 && words[0] == "hosts") return agent::RunHosts();
   if (words.size() >= 2 && words[0] == "rsh") return agent::RunRsh({words.begin() + 1, words.end()});
   if (words.size() >= 2 && words[0] == "rank") return agent::RunRank({words.begin() + 1, words.end()});
   if (words.empty() || words[0] != "ranks") return std::nullopt;

@@ -8,11 +8,16 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
+#include <filesystem>
 #include <sstream>
+#include <system_error>
 #include <utility>
 
 #include "base/file.h"
+#include "worker/agent/horovod_run.h"
 #include "worker/agent/mpi_hydra.h"
+#include "worker/agent/mpi_rsh.h"
 #include "worker/agent/program_environment.h"
 
 namespace ringmaster::agent {
@@ -25,6 +30,12 @@ Status LinkToAgent(const std::string& agent, const std::string& link) {
   return Ok();
 }
 
+bool UsesHydra(const MpiSetup& setup) {
+  return setup.implementation == "mpich" || setup.implementation == "intel";
+}
+
+bool HasLinks(const MpiSetup& setup) { return UsesHydra(setup) || setup.framework == "horovod"; }
+
 }  // namespace
 
 int32_t LauncherAmong(const std::vector<rendezvous::Member>& members) {
@@ -33,31 +44,46 @@ int32_t LauncherAmong(const std::vector<rendezvous::Member>& members) {
   return it == members.end() ? 0 : static_cast<int32_t>(it - members.begin());
 }
 
-std::string MpiHosts(const std::vector<rendezvous::Member>& members, const std::string& implementation,
-                     int32_t slots) {
+std::string MpiHosts(const std::vector<rendezvous::Member>& members, int32_t slots, bool words) {
   std::string text;
   for (const rendezvous::Member& member : members) {
     if (!member.role.empty()) continue;
-    text += implementation == "openmpi" ? fmt::format("{} slots={}\n", member.pod, slots)
-                                        : fmt::format("{}:{}\n", member.pod, slots);
+    text += fmt::format(fmt::runtime(words ? "{} slots={}\n" : "{}:{}\n"), HostName(member), slots);
   }
   return text;
 }
 
-Status WriteMpiFiles(const std::string& folder, const rendezvous::StartProgram& order,
-                     const std::string& implementation, int32_t slots, const std::string& agent) {
+std::string HostName(const rendezvous::Member& member) {
+  return member.joined == 0 ? member.pod : fmt::format("{}.{}", member.pod, member.joined);
+}
+
+Status WriteMpiMembers(const MpiSetup& setup, const std::vector<rendezvous::Member>& members) {
   std::string peers;
-  for (const rendezvous::Member& member : order.members) {
+  for (const rendezvous::Member& member : members) {
     const auto [host, port] = SplitAddress(member.address);
-    peers += fmt::format("{} {} {} {}\n", member.pod, host, port, member.key);
+    peers +=
+        fmt::format("{} {} {} {}\n", HostName(member), host, port, member.key.empty() ? "-" : member.key);
   }
-  RM_TRY(WriteFileAtomic(folder + kMpiPeers, peers));
-  RM_TRY(WriteFileAtomic(folder + kMpiHosts, MpiHosts(order.members, implementation, slots)));
-  RM_TRY(LinkToAgent(agent, folder + kMpiRsh));
-  if (implementation == "openmpi") return Ok();
+  RM_TRY(WriteFileAtomic(setup.folder + kMpiPeers, peers));
+  RM_TRY(WriteFileAtomic(setup.folder + kMpiHosts, MpiHosts(members, setup.slots, !UsesHydra(setup))));
+  if (setup.framework != "horovod") return Ok();
+  return WriteFileAtomic(setup.folder + kHorovodHosts, MpiHosts(members, setup.slots, true));
+}
+
+Status WriteMpiFiles(const MpiSetup& setup, const rendezvous::StartProgram& order) {
+  const std::string& folder = setup.folder;
+  RM_TRY(WriteMpiMembers(setup, order.members));
+  RM_TRY(LinkToAgent(setup.agent, folder + kMpiRsh));
+  if (!HasLinks(setup)) return Ok();
   const std::string bin = folder + kMpiBin;
   RM_TRY(MakeFolder(bin));
-  for (const std::string_view name : kHydraNames) RM_TRY(LinkToAgent(agent, fmt::format("{}/{}", bin, name)));
+  const auto link = [&](std::string_view name) {
+    return LinkToAgent(setup.agent, fmt::format("{}/{}", bin, name));
+  };
+  if (UsesHydra(setup))
+    for (const std::string_view name : kHydraNames) RM_TRY(link(name));
+  if (setup.framework != "horovod") return Ok();
+  for (const std::string_view name : {kHorovodRun, kSsh, kRingmaster}) RM_TRY(link(name));
   return Ok();
 }
 
@@ -84,6 +110,18 @@ Result<MpiPeer> FindMpiPeer(const std::vector<MpiPeer>& peers, const std::string
                fmt::format("host {} is not a worker of this job, which has: {}", pod, names)};
 }
 
+Result<MpiPlace> FindMpiPlace() {
+  const char* const folder = std::getenv(kMpiFolderVariable);
+  const char* const host = std::getenv(kMpiHostVariable);
+  std::error_code error;
+  const std::string agent = std::filesystem::read_symlink("/proc/self/exe", error).string();
+  if (folder == nullptr || host == nullptr || error)
+    return Error{Code::kInvalid, "this is not a pod of a job of framework mpi or horovod"};
+  RM_ASSIGN(std::vector<MpiPeer> peers, ReadMpiPeers(folder));
+  RM_ASSIGN(MpiPeer self, FindMpiPeer(peers, host));
+  return MpiPlace{folder, agent, std::move(self), std::move(peers)};
+}
+
 std::string LauncherWords(const std::deque<std::string>& tail) {
   constexpr size_t kMaxWords = 500;
   const auto has_text = [](const std::string& line) {
@@ -102,10 +140,11 @@ std::string LauncherWords(const std::deque<std::string>& tail) {
   return words.substr(0, kMaxWords);
 }
 
-std::vector<std::string> MpiVariables(const std::string& implementation, const std::string& folder,
-                                      const std::string& agent, int32_t slots, bool loopback,
-                                      const std::string& path, bool (*is_set)(const char* name)) {
-  std::vector<std::string> list = {std::string(kMpiFolderVariable) + "=" + folder};
+std::vector<std::string> MpiVariables(const MpiSetup& setup, bool loopback, const std::string& path,
+                                      bool (*is_set)(const char* name)) {
+  const std::string& folder = setup.folder;
+  std::vector<std::string> list = {fmt::format("{}={}", kMpiFolderVariable, folder),
+                                   fmt::format("{}={}", kMpiHostVariable, setup.host)};
   const auto add = [&](const char* name, const std::string& value) {
     list.push_back(fmt::format("{}={}", name, value));
   };
@@ -114,12 +153,12 @@ std::vector<std::string> MpiVariables(const std::string& implementation, const s
   };
   const std::string rsh = folder + kMpiRsh;
   const std::string hosts = folder + kMpiHosts;
-  if (implementation == "openmpi") {
+  if (setup.implementation == "openmpi") {
     // Version 4, and 5, whose launcher is PRRTE. Each ignores the variables of the other.
-    const std::string rank = agent + " rank";
+    const std::string rank = setup.agent + " rank";
     // Its daemons get these settings, too, and do not start when this program does not exist: each pod has
     // the agent in the same place, but a folder with another name.
-    const std::string remote = agent + " rsh";
+    const std::string remote = setup.agent + " rsh";
     add("OMPI_MCA_plm_rsh_agent", remote);
     add("OMPI_MCA_plm_rsh_no_tree_spawn", "1");
     add("OMPI_MCA_orte_leave_session_attached", "1");
@@ -146,17 +185,17 @@ std::vector<std::string> MpiVariables(const std::string& implementation, const s
       add_default("OMPI_MCA_coll_han_priority", "0");
     }
   }
-  if (implementation != "openmpi") add("PATH", folder + kMpiBin + ":" + path);
-  if (implementation == "mpich") {
+  if (HasLinks(setup)) add("PATH", folder + kMpiBin + ":" + path);
+  if (setup.implementation == "mpich") {
     add("HYDRA_HOST_FILE", hosts);
     add("HYDRA_LAUNCHER", "ssh");
     add("HYDRA_LAUNCHER_EXEC", rsh);
   }
-  if (implementation == "intel") {
+  if (setup.implementation == "intel") {
     add("I_MPI_HYDRA_HOST_FILE", hosts);
     add("I_MPI_HYDRA_BOOTSTRAP", "ssh");
     add("I_MPI_HYDRA_BOOTSTRAP_EXEC", rsh);
-    add_default("I_MPI_PERHOST", std::to_string(slots));
+    add_default("I_MPI_PERHOST", std::to_string(setup.slots));
     add_default("I_MPI_PIN", "0");  // as for Open MPI
   }
   // Each pod keeps its own session folders.

@@ -5,16 +5,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <filesystem>
 #include <iterator>
-#include <system_error>
+#include <utility>
 
 #include "worker/agent/find_program.h"
 #include "worker/agent/mpi_files.h"
+#include "worker/agent/mpi_links.h"
 #include "worker/agent/termination.h"
 
 namespace ringmaster::agent {
@@ -104,18 +102,12 @@ size_t ValuesOf(const std::string& option, const std::string* next, bool (*is_pr
   return is_program(*next) ? 0 : 1;
 }
 
-bool LeadsHere(const std::string& path) {
-  std::error_code error;
-  return std::filesystem::equivalent(path, "/proc/self/exe", error) && !error;
-}
-
-// Returns the launcher that PATH has after the links to this program, and removes their folder from PATH.
-Result<std::string> FindLauncher(const std::string& name, const std::string& links) {
+// Hydra does not need the links to this program.
+void RemoveFromPath(const std::string& links) {
   const char* const set = std::getenv("PATH");
   std::string path = set == nullptr ? "" : set;
   if (path.starts_with(links + ":")) path.erase(0, links.size() + 1);
   ::setenv("PATH", path.c_str(), 1);
-  return FindProgram(name);
 }
 
 }  // namespace
@@ -152,33 +144,20 @@ int RunHydra(std::vector<std::string> words) {
     std::fprintf(stderr, "%s\n", why.c_str());
     return kExitCannotStart;
   };
-  const char* const folder = std::getenv(kMpiFolderVariable);
-  const char* const pod = std::getenv("RINGMASTER_POD");
-  std::error_code error;
-  const std::string self = std::filesystem::read_symlink("/proc/self/exe", error).string();
-  if (folder == nullptr || pod == nullptr || error)
-    return fail("this is not a pod of a job of framework mpi");
-  const bool named = words[0].find('/') != std::string::npos && !LeadsHere(words[0]);
-  const std::string name = words[0].substr(words[0].rfind('/') + 1);
-  const Result<std::string> path =
-      named ? Result<std::string>(words[0]) : FindLauncher(name, folder + std::string(kMpiBin));
+  const Result<MpiPlace> place = FindMpiPlace();
+  if (!place.ok()) return fail(place.error().message);
+  const Result<std::string> path = FindBehindLinks(words[0]);
   if (!path.ok()) return fail(path.error().message);
-  const Result<std::vector<MpiPeer>> peers = ReadMpiPeers(folder);
-  const Result<MpiPeer> peer = peers.ok() ? FindMpiPeer(*peers, pod) : Result<MpiPeer>(peers.error());
-  if (!peer.ok()) return fail(peer.error().message);
+  RemoveFromPath(place->folder + kMpiBin);
 
-  std::vector<std::string> command = {*path, "-localhost", peer->host};
+  std::vector<std::string> command = {*path, "-localhost", place->self.host};
   const auto is_program = [](const std::string& word) {
     const Result<std::string> found = FindProgram(word);
     return found.ok() && ::access(found->c_str(), X_OK) == 0;
   };
-  for (std::string& word : WrapHydraRanks({words.begin() + 1, words.end()}, self, is_program))
+  for (std::string& word : WrapHydraRanks({words.begin() + 1, words.end()}, place->agent, is_program))
     command.push_back(std::move(word));
-  std::vector<char*> argv;
-  for (std::string& word : command) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  ::execv(path->c_str(), argv.data());
-  return fail("cannot run " + *path + ": " + std::strerror(errno));
+  return ReplaceProcess(*path, std::move(command));
 }
 
 }  // namespace ringmaster::agent

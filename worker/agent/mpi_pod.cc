@@ -29,7 +29,6 @@
 #include "base/log.h"
 #include "base/pipe.h"
 #include "worker/agent/find_program.h"
-#include "worker/agent/mpi_hydra.h"
 #include "worker/agent/signals.h"
 #include "worker/agent/termination.h"
 #include "worker/agent/unix_address.h"
@@ -288,8 +287,8 @@ Status MpiPod::Open() {
 
 Status MpiPod::StartLauncher() {
   std::string name = command_.at(0);
-  // A path to Hydra does not lead through PATH.
-  if (const size_t slash = name.rfind('/'); slash != std::string::npos && IsHydraName(name)) {
+  // A path to Hydra or horovodrun does not lead through PATH.
+  if (const size_t slash = name.rfind('/'); slash != std::string::npos) {
     const std::string link = folder_ + kMpiBin + name.substr(slash);
     if (::access(link.c_str(), X_OK) == 0) name = link;
   }
@@ -461,6 +460,7 @@ void MpiPod::ReadRank(Rank& rank) {
       rank.name = fmt::format("rank {} of {}", number, size);
       rank.count = fmt::format("{} {}", number, size);
       rank.pid = pid;
+      (void)::send(counts_.get(), kMpiStarted, std::strlen(kMpiStarted), MSG_NOSIGNAL);
       if (stopping_) ::kill(pid, SIGTERM);
     } else {
       const size_t space = std::min(text.find(' '), text.size());
@@ -501,19 +501,12 @@ void MpiPod::Report(const std::string& text) {
 // ---- the program
 
 int RunMpiPod(std::vector<std::string> launcher) {
-  const char* const folder = std::getenv(kMpiFolderVariable);
-  const char* const pod = std::getenv("RINGMASTER_POD");
-  if (folder == nullptr || pod == nullptr) {
-    log::Error("this command is for the agent of a job of framework mpi");
+  Result<MpiPlace> place = FindMpiPlace();
+  if (!place.ok()) {
+    log::Error("{}", place.error().message);
     return kExitCannotStart;
   }
-  Result<std::vector<MpiPeer>> peers = ReadMpiPeers(folder);
-  Result<MpiPeer> self = peers.ok() ? FindMpiPeer(*peers, pod) : Result<MpiPeer>(peers.error());
-  if (!self.ok()) {
-    log::Error("{}", self.error().message);
-    return kExitCannotStart;
-  }
-  MpiPod program(folder, std::move(self).value(), std::move(launcher));
+  MpiPod program(place->folder, place->self, std::move(launcher));
   if (const Status opened = program.Open(); !opened.ok()) {
     log::Error("{}", opened.error().message);
     return kExitCannotStart;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// MpiPod is the program of each pod of a job of framework mpi, which the agent starts for each incarnation
-// (`ringmaster-agent ranks [-- COMMAND ARGS...]`). It
+// MpiPod is the program of each pod of a job of framework mpi or horovod, which the agent starts for each
+// incarnation (`ringmaster-agent ranks [-- COMMAND ARGS...]`). It
 //  - runs the launcher, which is the user's command, if this is the pod of the launcher;
-//  - starts what `ringmaster-agent rsh` of the launcher asks for: the daemons of MPI. Only a process that
-//    knows the pod's key of this incarnation may ask (mpi_files.h);
-//  - learns from the wrappers of the ranks (mpi_rank.h) how each rank ends, and reports to the agent through
-//    the socket kMpiCounts: "RANK SIZE" for a success, and kMpiFailed with a text for the first failure.
+//  - starts what `ringmaster-agent rsh` of the launcher asks for: the daemons of MPI, or the ranks of
+//    Horovod. Only a process that knows the pod's key of this incarnation may ask (mpi_files.h);
+//  - learns from the wrappers of the ranks (mpi_rank.h) how each rank starts and ends, and reports to the
+//    agent through the socket kMpiCounts: kMpiStarted, "RANK SIZE" for a success, and kMpiFailed with a text
+//    for the first failure.
 // It ends with the exit code of the launcher, or of the first rank or daemon that has failed. It has no state
 // that outlives an incarnation. Signals reach the ranks of the pod, not the launcher, which may end by them.
 //

@@ -18,6 +18,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 #include <iterator>
 #include <optional>
 #include <string_view>
@@ -27,6 +28,7 @@
 #include "base/pipe.h"
 #include "worker/agent/find_program.h"
 #include "worker/agent/mpi_files.h"
+#include "worker/agent/mpi_links.h"
 #include "worker/agent/termination.h"
 #include "worker/agent/unix_address.h"
 
@@ -44,6 +46,14 @@ std::optional<int32_t> Number(const char* name) {
   const auto [at, error] = std::from_chars(text, end, value);
   if (error != std::errc() || at != end || value < 0) return std::nullopt;
   return value;
+}
+
+// Returns the first of these variables that is a number.
+std::optional<int32_t> First(std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    if (const std::optional<int32_t> value = Number(name)) return value;
+  }
+  return std::nullopt;
 }
 
 // Returns a socket that is connected to the pod's program; invalid when there is none.
@@ -148,8 +158,11 @@ void MergePodEnvironment() {
 
 int RunRank(std::vector<std::string> command) {
   MergePodEnvironment();
-  const auto rank = Number("OMPI_COMM_WORLD_RANK") ? Number("OMPI_COMM_WORLD_RANK") : Number("PMI_RANK");
-  const auto size = Number("OMPI_COMM_WORLD_SIZE") ? Number("OMPI_COMM_WORLD_SIZE") : Number("PMI_SIZE");
+  // horovodrun that calls mpirun: both put this program before the user's.
+  while (command.size() > 2 && command[1] == "rank" && LeadsHere(command[0]))
+    command.erase(command.begin(), command.begin() + 2);
+  const std::optional<int32_t> rank = First({"OMPI_COMM_WORLD_RANK", "PMI_RANK", "HOROVOD_RANK"});
+  const std::optional<int32_t> size = First({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "HOROVOD_SIZE"});
   Fd socket = rank && size ? ConnectToPod() : Fd();
   TellPod(socket, fmt::format("{} {} {}", rank.value_or(0), size.value_or(0), ::getpid()));
 

@@ -30,6 +30,7 @@
 #include "base/time.h"
 #include "worker/agent/mpi_channel.h"
 #include "worker/agent/mpi_files.h"
+#include "worker/agent/mpi_links.h"
 #include "worker/agent/resolver.h"
 #include "worker/agent/signals.h"
 
@@ -165,15 +166,20 @@ int Refuse(const std::string& why) {
 Result<RshCommand> ParseRsh(const std::vector<std::string>& words) {
   RshCommand out;
   size_t i = 0;
-  for (; i < words.size() && words[i].size() > 1 && words[i][0] == '-'; ++i) {
-    // `-l USER`, `-lUSER`, or letters without a value, such as `-qx`.
-    const size_t valued = words[i].find_first_of(kValued, 1);
-    if (valued != std::string::npos && valued + 1 == words[i].size()) ++i;
-  }
-  if (i + 1 >= words.size())
+  const auto skip_options = [&] {
+    for (; i < words.size() && words[i].size() > 1 && words[i][0] == '-'; ++i) {
+      // `-l USER`, `-lUSER`, or letters without a value, such as `-qx`.
+      const size_t valued = words[i].find_first_of(kValued, 1);
+      if (valued != std::string::npos && valued + 1 == words[i].size()) ++i;
+    }
+  };
+  skip_options();
+  if (i < words.size()) out.host = words[i].substr(words[i].find('@') + 1);
+  ++i;
+  skip_options();
+  if (i >= words.size())
     return Error{Code::kInvalid, "usage: ringmaster-agent rsh [OPTIONS OF SSH] HOST COMMAND..."};
-  out.host = words[i].substr(words[i].find('@') + 1);
-  for (++i; i < words.size(); ++i) out.command += (out.command.empty() ? "" : " ") + words[i];
+  for (; i < words.size(); ++i) out.command += (out.command.empty() ? "" : " ") + words[i];
   if (out.command.size() > MpiChannel::kMaxPayload)
     return Error{Code::kInvalid, fmt::format("the command has more than {} bytes", MpiChannel::kMaxPayload)};
   return out;
@@ -191,7 +197,7 @@ int RunRsh(const std::vector<std::string>& words) {
   const Result<RshCommand> command = ParseRsh(words);
   if (!command.ok()) return Refuse(command.error().message);
   const char* const folder = std::getenv(kMpiFolderVariable);
-  if (folder == nullptr) return Refuse("this is not a pod of a job of framework mpi");
+  if (folder == nullptr) return Refuse("this is not a pod of a job of framework mpi or horovod");
   const Result<std::vector<MpiPeer>> peers = ReadMpiPeers(folder);
   if (!peers.ok()) return Refuse(peers.error().message);
   const Result<MpiPeer> peer = FindMpiPeer(*peers, command->host);
@@ -210,6 +216,15 @@ int RunRsh(const std::vector<std::string>& words) {
   const Result<int> code = relay.Run(command->command, signals.get());
   if (code.ok()) return *code;
   return Refuse(fmt::format("{}: {}", peer->pod, code.error().message));
+}
+
+int RunSsh(const std::vector<std::string>& words) {
+  const std::vector<std::string> arguments(words.begin() + 1, words.end());
+  const Result<RshCommand> command = ParseRsh(arguments);
+  const Result<MpiPlace> place = FindMpiPlace();
+  if (command.ok() && place.ok() && FindMpiPeer(place->peers, command->host).ok()) return RunRsh(arguments);
+  const Result<std::string> real = FindBehindLinks(words[0]);
+  return real.ok() ? ReplaceProcess(*real, words) : RunRsh(arguments);
 }
 
 }  // namespace ringmaster::agent

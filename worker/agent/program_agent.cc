@@ -11,18 +11,13 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <ctime>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "base/file.h"
 #include "base/log.h"
 #include "worker/agent/find_program.h"
-#include "worker/agent/mpi_files.h"
 #include "worker/agent/preload_command.h"
 #include "worker/agent/program_environment.h"
 #include "worker/agent/signals.h"
@@ -188,6 +183,8 @@ void ProgramAgent::Execute(const program::Command& command) {
     Send(up->message);
   } else if (const auto* start = std::get_if<program::Start>(&command)) {
     Start(*start);
+  } else if (const auto* update = std::get_if<program::Update>(&command)) {
+    UpdateMpi(*update);
   } else if (const auto* check = std::get_if<program::Check>(&command)) {
     Check(*check);
   } else if (const auto* signal = std::get_if<program::Signal>(&command)) {
@@ -493,52 +490,6 @@ void ProgramAgent::OnEnded(int exit_code) {
   if (exit_code != 0 && !mpi_failure_.empty())
     return Feed(program::Ended{exit_code, "exit", mpi_failure_, now - mpi_failed_at_});
   Feed(program::Ended{exit_code, launches_ ? "launcher" : "exit", exit_code == 0 ? "" : LastWords(), ago});
-}
-
-// ---- MPI
-
-void ProgramAgent::OpenMpi() {
-  Result<ProgressSocket> socket = ProgressSocket::Open(folder_->path(), kMpiCounts);
-  if (socket.ok())
-    mpi_socket_.emplace(std::move(socket).value());
-  else
-    log::Error("{}", socket.error().message);
-}
-
-Result<std::vector<std::string>> ProgramAgent::PrepareMpi(const program::Start& start,
-                                                          std::vector<std::string>* variables) {
-  if (!mpi_socket_) return Error{Code::kUnavailable, "no folder for the sockets of MPI"};
-  std::error_code error;
-  const std::string self = std::filesystem::read_symlink("/proc/self/exe", error).string();
-  if (error) return Error{Code::kUnavailable, "/proc/self/exe: " + error.message()};
-  mpi_socket_->Read([](std::string_view) {});  // of the last incarnation
-  RM_TRY(WriteMpiFiles(folder_->path(), start.order, config_.mpi, config_.mpi_slots, self));
-  const bool loopback = config_.address.starts_with("127.") || config_.address == "::1";
-  const char* const path = std::getenv("PATH");
-  const auto is_set = [](const char* name) { return std::getenv(name) != nullptr; };
-  for (std::string& variable : MpiVariables(config_.mpi, folder_->path(), self, config_.mpi_slots, loopback,
-                                            path == nullptr ? "/usr/local/bin:/usr/bin:/bin" : path, is_set))
-    variables->push_back(std::move(variable));
-  std::vector<std::string> command = {self, "ranks"};
-  if (!launches_) return command;
-  command.push_back("--");
-  command.insert(command.end(), config_.program.begin(), config_.program.end());
-  return command;
-}
-
-void ProgramAgent::ReadMpi(Time now) {
-  std::vector<rendezvous::RankCount> ranks;
-  mpi_socket_->Read([&](std::string_view message) {
-    if (!program_) return;
-    if (message.starts_with(kMpiFailed)) {
-      mpi_failed_at_ = now;
-      mpi_failure_ = message.substr(std::strlen(kMpiFailed));
-      return;
-    }
-    rendezvous::RankCount one{.count = 1};
-    if (std::sscanf(std::string(message).c_str(), "%d %d", &one.rank, &one.size) == 2) ranks.push_back(one);
-  });
-  if (!ranks.empty()) Feed(program::RanksSucceeded{std::move(ranks)});
 }
 
 void ProgramAgent::Shutdown() {

@@ -22,6 +22,7 @@
 #include "worker/agent/error_lines.h"
 #include "worker/agent/kubeflow_server.h"
 #include "worker/agent/log_pipe.h"
+#include "worker/agent/mpi_files.h"
 #include "worker/agent/own_name.h"
 #include "worker/agent/peer_check.h"
 #include "worker/agent/private_folder.h"
@@ -78,13 +79,15 @@ class ProgramAgent {
   void Shutdown();
   std::string LastWords() const;
   std::string TailText() const;
-  // ---- framework mpi: the program is MpiPod (mpi_pod.h)
+  // ---- frameworks mpi and horovod: the program is MpiPod (mpi_pod.h)
   bool mpi() const { return !config_.mpi.empty(); }
   void OpenMpi();
   // Prepares the incarnation and adds its variables. Returns the command of this pod.
   Result<std::vector<std::string>> PrepareMpi(const rendezvous::program::Start& start,
                                               std::vector<std::string>* variables);
   void ReadMpi(Time now);
+  // The workers of the incarnation that runs are others now.
+  void UpdateMpi(const rendezvous::program::Update& update);
 
   Config config_;
   rendezvous::ProgramMemberCore core_;
@@ -104,8 +107,10 @@ class ProgramAgent {
   Time spare_at_ = kNever;                    // when the next one starts
   std::optional<ProgressSocket> mpi_socket_;  // kMpiCounts
   std::string mpi_key_;                       // of the next incarnation
-  bool launches_ = false;                     // the program starts the ranks in all pods
-  std::string mpi_failure_;                   // why the program is going to fail
+  MpiSetup mpi_setup_;                        // of the incarnation that runs
+  std::vector<rendezvous::Member> mpi_members_;
+  bool launches_ = false;    // the program starts the ranks in all pods
+  std::string mpi_failure_;  // why the program is going to fail
   Time mpi_failed_at_{};
   Time last_words_at_{};                   // when the program wrote the last line to stderr
   ErrorLines error_lines_;                 // of stderr

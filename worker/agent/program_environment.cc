@@ -110,7 +110,7 @@ std::vector<std::string> ProgramEnvironment(const std::string& framework,
   }
   const Place place = PlaceOf(alike, index);
   Variables out;
-  if (role.empty() && framework != "mpi") {
+  if (role.empty() && framework != "mpi" && framework != "horovod") {
     out.Add("RINGMASTER_RANK", place.rank);
     out.Add("RINGMASTER_WORLD_SIZE", place.world);
   }

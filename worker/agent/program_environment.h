@@ -16,10 +16,11 @@ namespace ringmaster::agent {
 // neighbours, and their order is that of the local ranks. REQUIRES: `rank` is an index of order.members.
 //
 // Every framework: RINGMASTER_INCARNATION, a number that increases with every start of the gang; of workers
-// RINGMASTER_RANK and RINGMASTER_WORLD_SIZE, except with mpi, whose ranks get them from mpi_rank.h; in jobs
-// with roles RINGMASTER_ROLE and RINGMASTER_ROLE_INDEX. pytorch, deepspeed: RANK, WORLD_SIZE, LOCAL_RANK,
-// LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR, MASTER_PORT, and PET_* for a program that is torchrun; deepspeed
-// also LOCAL_SIZE. tensorflow: TF_CONFIG. jax: JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES, JAX_PROCESS_ID.
+// RINGMASTER_RANK and RINGMASTER_WORLD_SIZE, except with mpi and horovod, whose ranks get them from
+// mpi_rank.h; in jobs with roles RINGMASTER_ROLE and RINGMASTER_ROLE_INDEX. pytorch, deepspeed: RANK,
+// WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR, MASTER_PORT, and PET_* for a program
+// that is torchrun; deepspeed also LOCAL_SIZE. tensorflow: TF_CONFIG. jax: JAX_COORDINATOR_ADDRESS,
+// JAX_NUM_PROCESSES, JAX_PROCESS_ID.
 std::vector<std::string> ProgramEnvironment(const std::string& framework,
                                             const rendezvous::StartProgram& order, int32_t rank);
 

@@ -94,6 +94,17 @@ std::optional<Bar> ReadBar(std::string_view text) {
   return bar;
 }
 
+// Removes what launchers put in front of the lines of a rank: "[1]<stdout>:" of horovodrun, and
+// "[1,0]<stdout>:" of `mpirun --tag-output`.
+std::string_view WithoutTag(std::string_view text) {
+  constexpr size_t kLongestTag = 80;
+  if (!text.starts_with('[')) return text;
+  const size_t end = text.find("]<std");
+  const size_t colon = text.find(">:", end);
+  if (colon == std::string_view::npos || colon > kLongestTag) return text;
+  return text.substr(colon + 2);
+}
+
 }  // namespace
 
 void ProgramProgress::Begin(Time now) {
@@ -107,6 +118,7 @@ void ProgramProgress::Begin(Time now) {
 }
 
 bool ProgramProgress::Take(std::string_view text, Time now) {
+  text = WithoutTag(text);
   // Most lines report nothing: do not parse them.
   const size_t first = text.find_first_not_of(" \t");
   if (first == std::string_view::npos) {

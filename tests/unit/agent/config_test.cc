@@ -152,6 +152,15 @@ TEST_F(ConfigTest, TheCommandOfAProgramExists) {
   EXPECT_TRUE(Load({.program = {"no-such-mpirun"}}).ok()) << "most pods do not run it";
 }
 
+TEST_F(ConfigTest, OnlyRanksOfHorovodUseGlooInsteadOfMpi) {
+  variables_["RINGMASTER_ADDRESS"] = "10.0.0.2";
+  variables_["RINGMASTER_MPI"] = "gloo";
+  EXPECT_EQ(Load({.program = {"horovodrun"}}).error().message,
+            "RINGMASTER_MPI: must be openmpi, mpich or intel, or gloo with framework horovod (got \"gloo\")");
+  variables_["RINGMASTER_FRAMEWORK"] = "horovod";
+  EXPECT_TRUE(Load({.program = {"horovodrun"}}).ok());
+}
+
 TEST(CommandLineTest, ParsesTheWordsAfterTheName) {
   EXPECT_EQ(ParseCommandLine({"train", "--", "python", "train.py"})->trainer,
             (std::vector<std::string>{"python", "train.py"}));

@@ -6,10 +6,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
+#include <set>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
+#include "base/file.h"
 #include "tests/temp_folder.h"
 #include "worker/agent/mpi_channel.h"
 #include "worker/agent/mpi_files.h"
@@ -24,9 +28,14 @@ rendezvous::StartProgram TwoPods() {
           {{"a", "job-1-0", "10.0.0.1:4001", "", "key-a"}, {"b", "job-1-1", "[fd00::2]:4002", "", "key-b"}}};
 }
 
+MpiSetup SetupIn(const std::string& folder, const char* implementation = "openmpi",
+                 const char* framework = "mpi") {
+  return {framework, implementation, 2, "/agent", folder, "job-1-0"};
+}
+
 TEST(MpiFiles, NameEveryPodWithItsAddressAndKey) {
   const TempFolder folder;
-  ASSERT_TRUE(WriteMpiFiles(folder.path(), TwoPods(), "openmpi", 2, "/agent").ok());
+  ASSERT_TRUE(WriteMpiFiles(SetupIn(folder.path()), TwoPods()).ok());
   const Result<std::vector<MpiPeer>> peers = ReadMpiPeers(folder.path());
   ASSERT_TRUE(peers.ok());
   ASSERT_EQ(peers->size(), 2u);
@@ -42,8 +51,8 @@ TEST(MpiFiles, NameEveryPodWithItsAddressAndKey) {
 }
 
 TEST(MpiFiles, HostsAreInTheFormOfTheImplementation) {
-  EXPECT_EQ(MpiHosts(TwoPods().members, "openmpi", 2), "job-1-0 slots=2\njob-1-1 slots=2\n");
-  EXPECT_EQ(MpiHosts(TwoPods().members, "mpich", 2), "job-1-0:2\njob-1-1:2\n");
+  EXPECT_EQ(MpiHosts(TwoPods().members, 2, true), "job-1-0 slots=2\njob-1-1 slots=2\n");
+  EXPECT_EQ(MpiHosts(TwoPods().members, 2, false), "job-1-0:2\njob-1-1:2\n");
 }
 
 TEST(MpiFiles, ALauncherApartHasNoRanks) {
@@ -51,7 +60,20 @@ TEST(MpiFiles, ALauncherApartHasNoRanks) {
   EXPECT_EQ(LauncherAmong(order.members), 0);
   order.members.push_back({"c", "job-1-launcher-0", "10.0.0.3:4003", "launcher", "key-c"});
   EXPECT_EQ(LauncherAmong(order.members), 2);
-  EXPECT_EQ(MpiHosts(order.members, "mpich", 2), "job-1-0:2\njob-1-1:2\n");
+  EXPECT_EQ(MpiHosts(order.members, 2, false), "job-1-0:2\njob-1-1:2\n");
+}
+
+TEST(MpiFiles, AWorkerThatJoinsLaterIsAnotherHostEachTime) {
+  const TempFolder folder;
+  rendezvous::StartProgram order = TwoPods();
+  order.members[1].joined = 3;
+  order.members[1].key.clear();
+  ASSERT_TRUE(WriteMpiMembers(SetupIn(folder.path(), kGloo, "horovod"), order.members).ok());
+  EXPECT_EQ(ReadFile(folder.path() + kHorovodHosts).value(), "job-1-0 slots=2\njob-1-1.3 slots=2\n");
+  const Result<std::vector<MpiPeer>> peers = ReadMpiPeers(folder.path());
+  ASSERT_TRUE(peers.ok());
+  EXPECT_EQ(FindMpiPeer(*peers, "job-1-1.3")->port, "4002");
+  EXPECT_FALSE(FindMpiPeer(*peers, "job-1-1").ok());
 }
 
 TEST(MpiFiles, TheUsersDefaultsStay) {
@@ -60,20 +82,39 @@ TEST(MpiFiles, TheUsersDefaultsStay) {
   };
   const auto none = [](const char*) { return false; };
   const auto all = [](const char*) { return true; };
-  EXPECT_TRUE(
-      has(MpiVariables("openmpi", "/f", "/agent", 1, true, "/bin", none), "OMPI_MCA_btl_tcp_if_include=lo"));
-  EXPECT_FALSE(
-      has(MpiVariables("openmpi", "/f", "/agent", 1, false, "/bin", none), "OMPI_MCA_btl_tcp_if_include="));
-  EXPECT_FALSE(
-      has(MpiVariables("openmpi", "/f", "/agent", 1, true, "/bin", all), "OMPI_MCA_btl_tcp_if_include="));
-  EXPECT_TRUE(has(MpiVariables("openmpi", "/f", "/agent", 1, true, "/bin", all), "OMPI_MCA_plm_rsh_agent="));
+  const MpiSetup setup = SetupIn("/f");
+  EXPECT_TRUE(has(MpiVariables(setup, true, "/bin", none), "OMPI_MCA_btl_tcp_if_include=lo"));
+  EXPECT_FALSE(has(MpiVariables(setup, false, "/bin", none), "OMPI_MCA_btl_tcp_if_include="));
+  EXPECT_FALSE(has(MpiVariables(setup, true, "/bin", all), "OMPI_MCA_btl_tcp_if_include="));
+  EXPECT_TRUE(has(MpiVariables(setup, true, "/bin", all), "OMPI_MCA_plm_rsh_agent="));
+}
+
+TEST(MpiFiles, NamesLeadToTheAgentWhereALauncherNeedsThem) {
+  const auto links = [](const char* implementation, const char* framework) {
+    const TempFolder folder;
+    EXPECT_TRUE(WriteMpiFiles(SetupIn(folder.path(), implementation, framework), TwoPods()).ok());
+    std::set<std::string> names;
+    std::error_code none;
+    for (const auto& entry : std::filesystem::directory_iterator(folder.path() + kMpiBin, none))
+      names.insert(entry.path().filename());
+    return names;
+  };
+  const std::set<std::string> hydra = {"mpiexec", "mpiexec.hydra", "mpiexec.mpich", "mpirun", "mpirun.mpich"};
+  EXPECT_EQ(links("openmpi", "mpi"), std::set<std::string>{});
+  EXPECT_EQ(links("mpich", "mpi"), hydra);
+  const std::set<std::string> horovod = {"horovodrun", "ringmaster", "ssh"};
+  EXPECT_EQ(links(kGloo, "horovod"), horovod);
+  EXPECT_EQ(links("openmpi", "horovod"), horovod);
+  std::set<std::string> both = horovod;
+  both.insert(hydra.begin(), hydra.end());
+  EXPECT_EQ(links("intel", "horovod"), both);
 }
 
 // The daemons of Open MPI get the settings of its launcher, and end when this program does not exist in their
 // pod: it must not be named by the folder of an incarnation, which every pod has for itself.
 TEST(MpiFiles, DaemonsFindTheAgentInEveryPod) {
   const std::vector<std::string> list =
-      MpiVariables("openmpi", "/private", "/agent", 1, false, "/bin", [](const char*) { return false; });
+      MpiVariables(SetupIn("/private"), false, "/bin", [](const char*) { return false; });
   for (const char* variable : {"OMPI_MCA_plm_rsh_agent=/agent rsh", "PRTE_MCA_plm_ssh_agent=/agent rsh"})
     EXPECT_EQ(std::count(list.begin(), list.end(), variable), 1) << variable;
 }
@@ -87,6 +128,10 @@ TEST(Rsh, TakesTheArgumentsOfSsh) {
   EXPECT_EQ(parse({"-x", "-q", "-l", "root", "-oBatchMode=yes", "-o", "Port=1", "-p22", "host", "a"}),
             "host|a");
   EXPECT_EQ(parse({"-xl", "root", "user@host", "a", "-l"}), "host|a -l");
+  // As horovodrun calls it.
+  EXPECT_EQ(parse({"-o", "PasswordAuthentication=no", "-o", "StrictHostKeyChecking=no", "host", "-o",
+                   "ConnectTimeout=10", "true"}),
+            "host|true");
   EXPECT_EQ(parse({"host"}), "refused");
   EXPECT_EQ(parse({"-l"}), "refused");
   EXPECT_EQ(parse({}), "refused");

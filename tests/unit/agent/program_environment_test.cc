@@ -101,6 +101,21 @@ TEST(ProgramProgress, ReadsLinesWithAStepAndNothingElse) {
   EXPECT_EQ(progress.due(), now + ProgramProgress::kPeriod);
 }
 
+TEST(ProgramProgress, ReadsLinesBehindTheTagOfALauncher) {
+  ProgramProgress progress;
+  const Time now{seconds(10)};
+  progress.Begin(now);
+  EXPECT_TRUE(progress.Take(R"([1]<stdout>:{"step": 1})", now)) << "horovodrun";
+  EXPECT_TRUE(progress.Take(R"([1,0]<stdout>:{"step": 2})", now)) << "mpirun --tag-output";
+  EXPECT_TRUE(progress.Take(R"([1,0]<stdout>: {"step": 3})", now));
+  for (const char* line :
+       {"[1]<stdout>:", "[1]<stdout>", R"([1]: {"step": 4})", "[1]<std", R"([{"step": 4}]<stdout>:)"})
+    EXPECT_FALSE(progress.Take(line, now)) << line;
+  const auto out = progress.Flush(now);
+  ASSERT_TRUE(out.has_value());
+  EXPECT_EQ(out->records.size(), 3u);
+}
+
 // What tqdm shows after it has printed something.
 bool Redraw(ProgramProgress& progress, std::string_view bar, Time now) {
   EXPECT_FALSE(progress.Take("       ", now));

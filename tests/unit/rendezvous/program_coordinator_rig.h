@@ -104,13 +104,21 @@ class ProgramCoordinatorTest : public testing::Test {
       const auto self = std::find_if(start->members.begin(), start->members.end(),
                                      [&](const Member& member) { return member.id == Agent(n); });
       ASSERT_NE(self, start->members.end());
+      last_start_ = *start;
+      if (state.phase == ProgramPhase::kRunning && start->generation == state.generation &&
+          start->life == state.life) {
+        ASSERT_GT(start->version, state.version);
+        state.version = start->version;
+        to_report_.insert(n);
+        return;
+      }
       ASSERT_GT(std::pair(start->generation, start->life), std::pair(state.generation, state.life));
       EXPECT_TRUE(listening_.empty()) << "a program would find the listener of an agent";
       state = {ProgramPhase::kRunning, start->generation, static_cast<int32_t>(self - start->members.begin()),
                static_cast<int32_t>(start->members.size())};
       state.life = start->life;
+      state.version = start->version;
       to_report_.insert(n);
-      last_start_ = *start;
       ++starts_;
     } else if (const auto* stop = std::get_if<StopProgram>(&message)) {
       if (state.phase == ProgramPhase::kRunning && stop->generation >= state.generation) {

@@ -60,13 +60,42 @@ TEST_F(ProgramMemberTest, StartsItsRankAndReportsItsEnd) {
 
 TEST_F(ProgramMemberTest, CountsTheRanksOfOneIncarnation) {
   From(Order(5));
-  EXPECT_TRUE(Any<program::Send>(On(program::RanksSucceeded{{{2, 0, 1}, {1, 0, 1}}})));
-  On(program::RanksSucceeded{{{2, 0, 1}}});
+  EXPECT_TRUE(Any<program::Send>(On(program::Ranks{3, {{2, 0, 1}, {1, 0, 1}}})));
+  On(program::Ranks{0, {{2, 0, 1}}});
   EXPECT_EQ(core_->state().ranks, (std::vector<RankCount>{{2, 0, 2}, {1, 0, 1}}));
   On(program::Ended{0, "exit", "", Duration{0}});
   EXPECT_EQ(core_->state().ranks.size(), 2u) << "the coordinator judges after the end";
   From(Order(6));
   EXPECT_TRUE(core_->state().ranks.empty());
+}
+
+TEST_F(ProgramMemberTest, CountsTheRanksThatAreOpen) {
+  From(Order(5));
+  EXPECT_TRUE(Any<program::Send>(On(program::Ranks{2, {}})));
+  EXPECT_EQ(core_->state().open_ranks, 2);
+  On(program::Ranks{0, {{2, 0, 1}}});
+  EXPECT_EQ(core_->state().open_ranks, 1);
+  From(Order(6));
+  On(program::Ended{0, "exit", "", Duration{0}});
+  EXPECT_EQ(core_->state().open_ranks, 0);
+}
+
+TEST_F(ProgramMemberTest, TheMembersChangeWhileTheProgramRuns) {
+  From(Order(5));
+  StartProgram more = Order(5);
+  more.version = 2;
+  more.members.push_back({"third", "pod-2", "c:3", "", "key", 2});
+  const auto commands = From(more);
+  EXPECT_TRUE(Has(commands, program::Update{more}));
+  EXPECT_FALSE(Any<program::Start>(commands) || Any<program::Signal>(commands));
+  EXPECT_EQ(core_->state().version, 2);
+  EXPECT_TRUE(From(more).empty()) << "it was repeated";
+  StartProgram less = Order(5);
+  less.version = 1;
+  EXPECT_FALSE(Any<program::Update>(From(less))) << "it is older";
+  On(program::Ended{1, "launcher", "", Duration{0}});
+  more.version = 3;
+  EXPECT_FALSE(Any<program::Update>(From(more))) << "nothing runs";
 }
 
 TEST_F(ProgramMemberTest, OldOrdersHaveNoEffect) {

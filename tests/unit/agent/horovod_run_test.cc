@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "worker/agent/horovod_run.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace ringmaster::agent {
+namespace {
+
+std::string Arguments(const std::vector<std::string>& arguments, bool mpi = false,
+                      const std::string& interface = "eth0") {
+  const Result<std::vector<std::string>> changed =
+      HorovodArguments(arguments, {"/hosts", 4, interface, 0, mpi, "/agent"});
+  if (!changed.ok()) return changed.error().message;
+  std::string text;
+  for (const std::string& word : *changed) text += (text.empty() ? "" : " ") + word;
+  return text;
+}
+
+TEST(HorovodRun, TheAgentSuppliesWhatTheCommandDoesNotName) {
+  EXPECT_EQ(Arguments({"python", "train.py", "-np", "7"}),
+            "--disable-cache -np 4 --hostfile /hosts --network-interfaces eth0 --gloo "
+            "/agent rank python train.py -np 7");
+  EXPECT_EQ(Arguments({"train"}, false, ""),
+            "--disable-cache -np 4 --hostfile /hosts --gloo /agent rank train");
+  EXPECT_EQ(Arguments({"train"}, true),
+            "--disable-cache -np 4 --hostfile /hosts --network-interfaces eth0 /agent rank train");
+}
+
+TEST(HorovodRun, WhatTheCommandNamesStays) {
+  EXPECT_EQ(Arguments({"-np", "2", "-H", "a:1,b:1", "--network-interface", "ib0", "--gloo", "train"}),
+            "--disable-cache -np 2 -H a:1,b:1 --network-interface ib0 --gloo /agent rank train");
+  EXPECT_EQ(Arguments({"--num-proc=2", "-Ha:2", "--network-interfaces=ib0", "--mpi", "train"}, true),
+            "--disable-cache --num-proc=2 -Ha:2 --network-interfaces=ib0 --mpi /agent rank train");
+  EXPECT_EQ(Arguments({"-np", "2", "-hostfile", "/mine", "--network-interface", "ib0", "train"}),
+            "--disable-cache --gloo -np 2 -hostfile /mine --network-interface ib0 /agent rank train");
+}
+
+TEST(HorovodRun, FindsTheProgramBehindOptionsOfEveryKind) {
+  const std::vector<std::string> given = {"-np", "2",  "-H",     "a:2",       "--network-interface",
+                                          "lo",  "-p", "22",     "--verbose", "--blacklist-cooldown-range",
+                                          "1",   "9",  "--gloo", "--tcp",     "--log-level",
+                                          "INFO"};
+  std::vector<std::string> arguments = given;
+  arguments.insert(arguments.end(), {"python", "--verbose"});
+  std::string expected = "--disable-cache";
+  for (const std::string& word : given) expected += " " + word;
+  EXPECT_EQ(Arguments(arguments), expected + " /agent rank python --verbose");
+}
+
+TEST(HorovodRun, ACommandWithoutAProgramIsNotChanged) {
+  EXPECT_EQ(Arguments({"--check-build"}), "--check-build");
+  EXPECT_EQ(Arguments({"-np", "2"}), "-np 2");
+  EXPECT_EQ(Arguments({}), "");
+}
+
+TEST(HorovodRun, AnElasticJobHasADiscoveryScript) {
+  const auto arguments = [](const std::vector<std::string>& given) {
+    HorovodDefaults defaults{"/hosts", 4, "eth0", 2, false, "/agent"};
+    const Result<std::vector<std::string>> changed = HorovodArguments(given, defaults);
+    std::string text;
+    for (const std::string& word : changed.value()) text += word + "|";
+    return text;
+  };
+  EXPECT_EQ(arguments({"train"}),
+            "--disable-cache|-np|4|--min-np|2|--host-discovery-script|/agent hosts|--network-interfaces|eth0|"
+            "--gloo|/agent|rank|train|");
+  EXPECT_EQ(arguments({"--min-np", "1", "--host-discovery-script", "ringmaster hosts", "train"}),
+            "--disable-cache|-np|4|--network-interfaces|eth0|--gloo|--min-np|1|--host-discovery-script|"
+            "ringmaster hosts|/agent|rank|train|");
+  EXPECT_EQ(arguments({"-H", "a:1", "train"}),
+            "--disable-cache|-np|4|--network-interfaces|eth0|--gloo|-H|a:1|/agent|rank|train|");
+}
+
+TEST(HorovodRun, MpiNeedsItsImplementation) {
+  EXPECT_EQ(
+      Arguments({"--mpi", "train"}),
+      "the option --mpi needs spec.launch.mpi, which names the implementation of MPI in the image; set it, "
+      "or use --gloo");
+}
+
+}  // namespace
+}  // namespace ringmaster::agent
