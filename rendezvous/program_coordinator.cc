@@ -93,6 +93,10 @@ void ProgramCoordinator::ShiftTimes(Duration gap) {
   for (Time* time : {&started_at_, &first_state_, &last_join_, &formed_at_, &failure_seen_, &incident_due_,
                      &ranks_due_, &stop_until_})
     shift(*time);
+  if (alone_) {
+    shift(alone_->ended);
+    shift(alone_->until);
+  }
   network_.ShiftTimes(gap);
 }
 

@@ -23,7 +23,8 @@
 //     later come last.
 //  P5 Each incarnation has at most one incident: its earliest failure, where a crash outweighs an exit code
 //     that frameworks use for a lost peer. Programs that end later, or after an order to stop, are
-//     consequences, and so is what fails after an agent was heard last that turns out to be lost.
+//     consequences, and so is what fails after an agent was heard last that turns out to be lost. What ends
+//     with such a code soon after a program that starts again alone is a consequence of that one.
 //  P6 After an incident no incarnation starts before AllowRestart for it.
 //  P7 A rank whose role restarts alone has at most one program at a time: its next life starts after its
 //  agent
@@ -193,16 +194,22 @@ class ProgramCoordinator final : public JobCoordinator {
   Generation current_ = 0;
   std::vector<Member> members_;  // of the current incarnation, by rank
   std::shared_ptr<const Message> start_message_;
-  int32_t version_ = 0;  // of members_; see StartProgram
-  // The last failure of a live worker in the current incarnation, and when its program ended.
-  std::optional<std::pair<FailureRecord, Time>> worker_failure_;
+  int32_t version_ = 0;                             // of members_; see StartProgram
   std::unordered_map<std::string, int32_t> ranks_;  // by agent
   std::map<std::string, FailureRecord> lost_;       // its members that are lost, by agent
-  Generation accounted_ = 0;                        // see AllowRestart
-  Time failure_seen_{};                             // when the first of the gathered failures arrived
-  Time incident_due_ = kNever;                      // when the gathered failures are judged
-  Time ranks_due_ = kNever;                         // when ranks that are missing are a failure
-  Time stop_until_ = kNever;                        // when agents that still run something are given up
+  // The newest failure in current_ of a program that starts again alone, when it ended, and until when it
+  // explains others.
+  struct AloneFailure {
+    FailureRecord record;
+    Time ended;
+    Time until;
+  };
+  std::optional<AloneFailure> alone_;
+  Generation accounted_ = 0;    // see AllowRestart
+  Time failure_seen_{};         // when the first of the gathered failures arrived
+  Time incident_due_ = kNever;  // when the gathered failures are judged
+  Time ranks_due_ = kNever;     // when ranks that are missing are a failure
+  Time stop_until_ = kNever;    // when agents that still run something are given up
   Duration stop_grace_{};
   bool stop_requested_ = false;
 

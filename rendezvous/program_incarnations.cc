@@ -16,6 +16,11 @@
 namespace ringmaster::rendezvous {
 namespace {
 
+// For how long the failure of a peer may be a consequence of a program that has started again alone. A chief
+// notices the loss of a parameter server at once, or when it uses the new one, which has no variables. That
+// one imports its framework first.
+constexpr Duration kAloneBlame = seconds(60);
+
 // How soon it shows that all agents were heard since a failure: their next pings come within 200 ms.
 constexpr Duration kHeardInterval = milliseconds(20);
 
@@ -159,9 +164,9 @@ void ProgramCoordinator::PlanRestart(Peer& peer, Time now) {
   AddEvent(EventKind::kWorkerFailed,
            DescribeEnd(record) + "; it starts again alone in " + std::to_string(ToMs(wait)) + " ms");
   ++report_.worker_failures;
-  if (IsLive(peer)) worker_failure_.emplace(record, peer.ended_at);
-  report_.last_failure = std::move(record);
+  report_.last_failure = record;
   report_dirty_ = true;
+  alone_ = {std::move(record), peer.ended_at, peer.restart_at + kAloneBlame};
   if (IsLive(peer)) MembersChanged();
 }
 
@@ -241,10 +246,16 @@ bool ProgramCoordinator::CheckRunning(Time now) {
       }
     }
     FailureRecord record{root->pod, state.evidence, state.exit_code, state.message};
-    // A launcher that gives up because of its workers.
-    if (worker_failure_ && !root->role.empty() &&
-        root->ended_at - worker_failure_->second <= programs_.failure_grace)
-      record = worker_failure_->first;
+    const bool gives_up = alone_ && programs_.policy.live_workers && !root->role.empty() &&
+                          root->ended_at - alone_->ended <= programs_.failure_grace;
+    if (gives_up) {
+      record = alone_->record;  // a launcher, because of its workers
+    } else if (alone_ && now < alone_->until && SuspicionOf(state) == Suspicion::kConsequence) {
+      // The report names both: what failed first, and what stops the gang for want of it.
+      FailureRecord first = std::exchange(alone_, {})->record;
+      first.message += (first.message.empty() ? "then " : "; then ") + DescribeEnd(record);
+      record = std::move(first);
+    }
     FailCurrent(std::move(record), true, now);
     return true;
   }
@@ -471,8 +482,8 @@ void ProgramCoordinator::SetCurrent(Generation generation, std::vector<Member> m
   ReportUnreachable();
   start_message_ = std::make_shared<const Message>(StartProgram{current_, members_});
   version_ = 0;
-  worker_failure_.reset();
   ranks_.clear();
+  alone_.reset();
   for (const Member& member : members_) ranks_.emplace(member.id, static_cast<int32_t>(ranks_.size()));
   for (auto& [agent, peer] : peers_) {
     peer.life = peer.state && peer.state->generation == generation ? peer.state->life : 0;

@@ -205,18 +205,21 @@ std::vector<Finding> ExaminePods(const Observed& o, Time now, Requeue& requeue) 
   return findings;
 }
 
-// Examines a trainer that ended while its pod lives. The agent restarts it, so there is nothing to repair,
-// but a rule of the user may fail the job.
+// Examines a trainer that ended while its pod lives, or a program that starts again alone. The agent starts
+// it again, so there is nothing to repair, but a rule of the user may fail a job with trainers. Of programs,
+// what a rule is about is an incident.
 std::optional<Finding> ExamineTrainer(const Observed& o, Time now) {
   const Ledger& ledger = o.status.ledger;
-  if (!o.job.in_place || o.job.programs || !o.report || !o.report->last_failure) return std::nullopt;
+  if (!o.job.in_place || !o.report || !o.report->last_failure) return std::nullopt;
   if (o.report->worker_failures <= ledger.worker_failures) return std::nullopt;
   const auto& record = *o.report->last_failure;
   if (record.evidence == "eof" || record.evidence == "silence") return std::nullopt;  // examined as a pod
   // The other workers report the end at once; its agent reports the exit code some milliseconds later.
   if (record.evidence == "mutex" && record.exit_code == 0 && record.message.empty()) return std::nullopt;
+  if (o.report->incident && o.report->incident->generation > ledger.incident) return std::nullopt;
   Failure failure = FailureOf(o, record, now);
-  auto ruling = ApplyUserRules(o.job.rules, failure, {});
+  std::optional<RuleDecision> ruling;
+  if (!o.job.programs) ruling = ApplyUserRules(o.job.rules, failure, {});
   if (!ruling) ruling = RuleDecision{RuleAction::kRestart, false, "restarted in place by its agent"};
   failure.rule = ruling->rule;
   return Finding{std::move(failure), *std::move(ruling), ""};

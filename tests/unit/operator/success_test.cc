@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Which ranks must end with 0 for a job without agents to succeed, and what follows a success.
+// Which ranks must end with 0 for a job without agents to succeed, and what follows a success. Which failures
+// of programs do not count.
 #include <gtest/gtest.h>
 
 #include "tests/unit/operator/worlds.h"
@@ -53,6 +54,36 @@ TEST(Success, TheCodeThatFollowsTheTrainingGetsTimeToEnd) {
   EXPECT_EQ(o.pods.size(), 2U);
   Settle(o, kT0 + seconds(95));
   EXPECT_TRUE(o.pods.empty());
+}
+
+// Nothing restarts but that program. Where a rule is about its exit code, the coordinator reports an
+// incident.
+TEST(Programs, OneThatStartsAgainAloneIsRecordedButNotCounted) {
+  Observed o = RunningWorld(2);
+  o.job.programs = true;
+  o.job.max_restarts = 0;
+  o.report->worker_failures = 1;
+  o.report->last_failure = rendezvous::FailureRecord{"job-1-1", "exit", 137, ""};
+  Settle(o, kT0);
+  ASSERT_TRUE(o.status.ledger.last_failure.has_value());
+  EXPECT_EQ(o.status.ledger.last_failure->pod, "job-1-1");
+  EXPECT_EQ(o.status.ledger.last_failure->exit_code, 137);
+  EXPECT_EQ(o.status.ledger.restarts.total, 0);
+  EXPECT_EQ(o.status.ledger.outcome, Outcome::kNone);
+}
+
+TEST(Programs, AnIncidentIsOneFailure) {
+  Observed o = RunningWorld(2);
+  o.job.programs = true;
+  o.report->worker_failures = 1;
+  o.report->last_failure = rendezvous::FailureRecord{"job-1-0", "exit", 1, "no space left"};
+  o.report->incident = rendezvous::Incident{7, *o.report->last_failure};
+  const Decision decision = Decide(o, kT0);
+  EXPECT_EQ(Written(decision).last_failure->pod, "job-1-0");
+  EXPECT_EQ(Written(decision).restarts.total, 1);
+  EXPECT_EQ(decision.events.size(), 1U);
+  Settle(o, kT0);
+  EXPECT_EQ(o.status.ledger.restarts.total, 1);
 }
 
 }  // namespace

@@ -508,6 +508,42 @@ TEST_F(RolesTest, AFailedChiefStopsTheGang) {
   EXPECT_EQ(state_[20].life, 0);
 }
 
+// A parameter server starts again without its variables, so the chief fails.
+TEST_F(RolesTest, WhatALostProgramTakesWithItIsItsConsequence) {
+  FormAll();
+  End(20, 137);
+  Pass(seconds(5));
+  ASSERT_TRUE(Runs(20));
+  End(10, 1, "UnavailableError: Socket closed");
+  Pass(seconds(1));
+  ASSERT_TRUE(report().incident.has_value());
+  const FailureRecord& root = report().incident->root;
+  EXPECT_EQ(root.pod, "pod-20");
+  EXPECT_EQ(root.exit_code, 137);
+  EXPECT_EQ(root.message,
+            "then pod-10 failed (its program ended, exit code 1): UnavailableError: Socket closed");
+}
+
+TEST_F(RolesTest, ALostProgramExplainsNoFailureOfAnotherKind) {
+  FormAll();
+  End(20, 137);
+  Pass(seconds(5));
+  End(10, 1, "ValueError: the data is broken");
+  Pass(seconds(1));
+  ASSERT_TRUE(report().incident.has_value());
+  EXPECT_EQ(report().incident->root.pod, "pod-10");
+}
+
+TEST_F(RolesTest, ALostProgramExplainsNoFailureLongAfter) {
+  FormAll();
+  End(20, 137);
+  Pass(seconds(62));
+  End(10, 1, "UnavailableError: Socket closed");
+  Pass(seconds(1));
+  ASSERT_TRUE(report().incident.has_value());
+  EXPECT_EQ(report().incident->root.pod, "pod-10");
+}
+
 TEST_F(RolesTest, AnOrderToStartAgainThatIsLostIsRepeated) {
   FormAll();
   End(20, 137);
