@@ -92,8 +92,8 @@ RoomQueue::Standing StandingOf(const Observed& observed);
 bool MayPreempt(const Observed& observed);
 // Whether pods of this attempt may have reserved places.
 bool MayReserve(const Ledger& ledger, int64_t attempt);
-// Whether a job keeps the places that it has reserved. One that Kueue stops before its pods exist does not: it
-// might wait for its quota for long, with the room that others have quota for.
+// Whether a job keeps the places that it has reserved. One that Kueue stops before its pods exist does not:
+// it might wait for its quota for long, with the room that others have quota for.
 bool KeepsPlaces(const Observed& observed);
 // The nodes that new pods may not use. Sorted.
 std::vector<std::string> ExcludedNodes(const Ledger& ledger, Time now);

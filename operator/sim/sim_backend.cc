@@ -445,21 +445,6 @@ Result<Revision> SimBackend::Reserve(const control::Write& write, const core::Re
   return Error{Code::kConflict, "no room is left"};
 }
 
-void SimBackend::CheckReservation(const Key& key, Cached& cached) {
-  if (cached.job && cached.job->job.uid == cached.reserved_uid &&
-      core::MayReserve(cached.job->status.ledger, cached.reserved_attempt))
-    return;
-  GiveUpPlaces(key, cached);
-}
-
-void SimBackend::GiveUpPlaces(const Key& key, const Cached& cached) const {
-  if (!options_.keeps_reservations)
-    for (const int32_t rank : cached.reserved)
-      capacity_.Unreserve(PodId(key, core::PodName(key.name, cached.reserved_attempt, rank)));
-  cached.reserved.clear();
-  cached.reserved_attempt = 0;
-}
-
 void SimBackend::ReadNow(const Key& key) {
   Cached& cached = cache_[key];
   const JobTruth* truth = world_.Find(key);

@@ -174,4 +174,19 @@ core::Fit SimBackend::FitOf(const Key& key, const Cached& cached, const core::Ob
   return fit;
 }
 
+void SimBackend::CheckReservation(const Key& key, Cached& cached) {
+  if (cached.job && cached.job->job.uid == cached.reserved_uid &&
+      core::MayReserve(cached.job->status.ledger, cached.reserved_attempt))
+    return;
+  GiveUpPlaces(key, cached);
+}
+
+void SimBackend::GiveUpPlaces(const Key& key, const Cached& cached) const {
+  if (!options_.keeps_reservations)
+    for (const int32_t rank : cached.reserved)
+      capacity_.Unreserve(PodId(key, core::PodName(key.name, cached.reserved_attempt, rank)));
+  cached.reserved.clear();
+  cached.reserved_attempt = 0;
+}
+
 }  // namespace ringmaster::sim
