@@ -34,7 +34,7 @@
 //  P9 The first incarnation of a coordinator that adopts none starts only after all of its agents that can
 //     check the network have reached each other (network_check.h).
 //  P10 The loss or failure of a live worker ends an incarnation only if fewer than min are left, or if it has
-//     failed too often. A launcher gets each list of workers at most once, in the order of versions.
+//     failed too often. A launcher takes each list of workers at most once, in the order of versions.
 #pragma once
 
 #include <map>
