@@ -28,6 +28,7 @@ class FrameworkTest(unittest.TestCase):
     STEPS = 150
     CPU = "1"  # limit of each pod
     START_S = 120  # until a program trains
+    SAVES_AT_SIGTERM = True  # and not only after each step
 
     @classmethod
     def setUpClass(cls):
@@ -123,6 +124,39 @@ class FrameworkTest(unittest.TestCase):
         self.assertTrue(found, f"no program of {pod} runs on {node}")
         return max(found)[1]
 
+    # --- what happens to jobs
+
+    def kill_a_rank(self, name, *flags):
+        """Checks that all ranks start again in the same pods, and train to the end."""
+        pods = self.start(name, *flags)
+        lost_at = time.time()
+        os.kill(self.program(name, f"{name}-1-1"), signal.SIGKILL)
+        self.pause(name, lost_at)
+        self.assertEqual(self.rig.uids(name), pods, "a pod was created again")
+        status = self.finished(name, 2)
+        self.assertEqual(status["lastFailure"]["pod"], f"{name}-1-1", status["lastFailure"])
+        self.killed(status["lastFailure"])
+        self.assertEqual(status["restarts"]["charged"], 1)
+        self.kept(name, pods)
+
+    def killed(self, failure):
+        self.assertEqual(failure["exitCode"], 137, failure)
+
+    def scale_down(self, name, *flags):
+        """Checks that the ranks get SIGTERM, and that fewer continue from the newest checkpoint in the same pods."""
+        pods = self.start(name, *flags, replicas=3, workers={"min": 1, "max": 3})
+        self.cluster.kubectl("scale", f"tj/{name}", "--replicas=2")
+        self.wait_said(name, lambda line: line.get("world") == 2 and line.get("step"), "two ranks train", self.START_S)
+        self.finished(name, 2)
+        self.assertTrue(any(line.get("resumed") for line in self.lines), "nothing was resumed")
+        steps = [line["step"] for line in self.lines if "step" in line]
+        if self.SAVES_AT_SIGTERM:
+            self.assertEqual(steps, list(range(1, self.STEPS + 1)), "a step was done twice, or not at all")
+        else:  # SIGTERM may come between the save of a step and its line
+            self.assertLessEqual(len(set(range(1, self.STEPS + 1)) - set(steps)), 1, steps)
+            self.assertLessEqual(len(steps), self.STEPS + 1, steps)
+        self.kept(name, pods)
+
     # --- how jobs end
 
     def finished(self, name, world):
@@ -168,19 +202,7 @@ class Faults:
         self.assertEqual([line["step"] for line in self.lines if "step" in line], list(range(1, self.STEPS + 1)))
 
     def test_a_rank_is_killed(self):
-        pods = self.start("killed")
-        lost_at = time.time()
-        os.kill(self.program("killed", "killed-1-1"), signal.SIGKILL)
-        self.pause("killed", lost_at)
-        self.assertEqual(self.rig.uids("killed"), pods, "a pod was created again")
-        status = self.finished("killed", 2)
-        self.assertEqual(status["lastFailure"]["pod"], "killed-1-1", status["lastFailure"])
-        self.killed(status["lastFailure"])
-        self.assertEqual(status["restarts"]["charged"], 1)
-        self.kept("killed", pods)
-
-    def killed(self, failure):
-        self.assertEqual(failure["exitCode"], 137, failure)
+        self.kill_a_rank("killed")
 
     def test_a_pod_is_deleted(self):
         pods = self.start("deleted")
@@ -206,6 +228,13 @@ class Faults:
         failure = self.fails("import")["lastFailure"]
         self.assertEqual((failure["pod"], failure["exitCode"]), ("import-1-1", 1))
         self.assertIn("ModuleNotFoundError: No module named 'module_that_only_this_rank_lacks'", failure["message"])
+
+    def test_scaled_down(self):
+        self.scale_down("scaled")
+
+    def test_a_wrong_image(self):
+        self.rig.apply(self.job("wrong", image="registry.local/Not A Name"))
+        self.assertIn("image", json.dumps(self.fails("wrong")))
 
     def test_a_node_is_powered_off(self):
         pods = self.start("node", replicas=3, health={"unreachableNodeSeconds": 5})

@@ -26,6 +26,8 @@ class Mpi(FrameworkTest):
 
 
 class MpiFaults(Faults):
+    test_scaled_down = None  # the number of ranks is fixed
+
     def test_ranks_per_pod(self):
         """Each pod gets as many ranks as it has slots."""
         self.rig.apply(self.job("slots", workers={"slots": 2}))
