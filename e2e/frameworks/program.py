@@ -51,7 +51,7 @@ def fail_at(step, wanted, rank):
 
 
 def run(main):
-    """Runs a program of JAX or MPI, and ends at once when it fails. The usual end of Python waits for the other processes, which
+    """Runs a program of JAX or MPI, and ends at once when it fails or exits. The usual end of Python waits for the other processes, which
     wait for this one: with JAX for 300 s, with mpi4py for ever (its users start `python -m mpi4py`, or call Abort)."""
     try:
         main()
@@ -59,7 +59,7 @@ def run(main):
         if not isinstance(error, SystemExit):
             traceback.print_exc()
         sys.stderr.flush()
-        os._exit(1)
+        os._exit(error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else 1)
 
 
 def images(numpy, folder):

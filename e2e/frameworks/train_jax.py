@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains a small network on Fashion-MNIST with JAX, data parallel over the processes of the environment (JAX_*). Process 0 saves
-a checkpoint after every step, and all of them continue from the newest one.
+a checkpoint after every step, and all of them continue from the newest one, with any number of processes.
 
   python3 train_jax.py --data FOLDER --checkpoints FOLDER --steps N [--step-seconds S] [--fail WHAT:RANK]
 """
 
 import os
+import sys
 import time
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import program
+from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 RATE = 0.1
@@ -60,6 +62,10 @@ def main():
             program.replace(saved, lambda path, step=step: np.savez(path.open("wb"), step=step, **weights))
             program.say(step=step, loss=float(loss), world=world, total_steps=wanted.steps, samples=program.BATCH)
         program.fail_at(step, wanted, rank)
+        if multihost_utils.reached_preemption_sync_point(step):  # after SIGTERM; the same step in all processes
+            program.say(stopped=step, rank=rank)
+            jax.distributed.shutdown()
+            sys.exit(143)
         time.sleep(wanted.step_seconds)
     if rank == 0:
         first, second = (np.asarray(weights[name]) for name in ("first", "second"))
