@@ -48,12 +48,12 @@ std::string MpiHosts(const std::vector<rendezvous::Member>& members, int32_t slo
   std::string text;
   for (const rendezvous::Member& member : members) {
     if (!member.role.empty()) continue;
-    text += fmt::format(fmt::runtime(words ? "{} slots={}\n" : "{}:{}\n"), HostName(member), slots);
+    text += fmt::format(fmt::runtime(words ? "{} slots={}\n" : "{}:{}\n"), HostOf(member), slots);
   }
   return text;
 }
 
-std::string HostName(const rendezvous::Member& member) {
+std::string HostOf(const rendezvous::Member& member) {
   return member.joined == 0 ? member.pod : fmt::format("{}.{}", member.pod, member.joined);
 }
 
@@ -61,8 +61,7 @@ Status WriteMpiMembers(const MpiSetup& setup, const std::vector<rendezvous::Memb
   std::string peers;
   for (const rendezvous::Member& member : members) {
     const auto [host, port] = SplitAddress(member.address);
-    peers +=
-        fmt::format("{} {} {} {}\n", HostName(member), host, port, member.key.empty() ? "-" : member.key);
+    peers += fmt::format("{} {} {} {}\n", HostOf(member), host, port, member.key.empty() ? "-" : member.key);
   }
   RM_TRY(WriteFileAtomic(setup.folder + kMpiPeers, peers));
   RM_TRY(WriteFileAtomic(setup.folder + kMpiHosts, MpiHosts(members, setup.slots, !UsesHydra(setup))));

@@ -59,7 +59,7 @@ struct MpiSetup {
 
 // Returns the name of a member's pod as a host of the launcher: that of the pod, or another one each time
 // when it joined an incarnation that ran. Horovod does not use a host again on which a rank has failed.
-std::string HostName(const rendezvous::Member& member);
+std::string HostOf(const rendezvous::Member& member);
 
 // Writes the files.
 Status WriteMpiFiles(const MpiSetup& setup, const rendezvous::StartProgram& order);

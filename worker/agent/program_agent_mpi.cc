@@ -39,7 +39,7 @@ Result<std::vector<std::string>> ProgramAgent::PrepareMpi(const program::Start& 
   mpi_members_ = start.order.members;
   mpi_setup_ = {config_.framework, config_.mpi,
                 config_.mpi_slots, self,
-                folder_->path(),   HostName(mpi_members_[static_cast<size_t>(start.rank)])};
+                folder_->path(),   HostOf(mpi_members_[static_cast<size_t>(start.rank)])};
   RM_TRY(WriteMpiFiles(mpi_setup_, start.order));
   const bool loopback = config_.address.starts_with("127.") || config_.address == "::1";
   const char* const path = std::getenv("PATH");
