@@ -2,6 +2,9 @@
 """TensorFlow programs of a user on real nodes: workers that compute each step together, and asynchronous updates with a chief, workers
 and a parameter server."""
 
+import os
+import signal
+import time
 import unittest
 
 from framework_jobs import Faults, FrameworkTest
@@ -22,7 +25,6 @@ class Mirrored(TensorFlow):
 
     test_trains = Faults.test_trains
     test_a_rank_is_killed = Faults.test_a_rank_is_killed
-    killed = Faults.killed
 
 
 class ParameterServer(TensorFlow):
@@ -36,6 +38,27 @@ class ParameterServer(TensorFlow):
         self.assertEqual(status.get("restarts", {}).get("total", 0), 0)
         ups = sorted((line["role"], line["index"]) for line in self.lines if line.get("up"))
         self.assertEqual(ups, [("chief", 0), ("ps", 0), ("worker", 0), ("worker", 1)])
+
+    def kill(self, name, pod):
+        """Starts a job of which the program of this pod is killed. Returns its pods, and when that was."""
+        pods = self.start(name, "--step-seconds", "1", roles=("chief", "ps"))
+        lost_at = time.time()
+        os.kill(self.program(name, pod), signal.SIGKILL)
+        return pods, lost_at
+
+    def test_a_worker_is_killed(self):
+        """It starts again alone, while the chief continues with the other one."""
+        pods, lost_at = self.kill("worker", "worker-1-1")
+        again = self.wait_said("worker", lambda line: line.get("up") and line["time"] > lost_at, "the worker again", self.START_S)
+        status = self.finished("worker", 2)
+        print(f"{self.id()}: {again}, {status['lastFailure']}", flush=True)
+        ups = sorted((line["role"], line["index"]) for line in self.lines if line.get("up"))
+        self.assertEqual(ups, [("chief", 0), ("ps", 0), ("worker", 0), ("worker", 1), ("worker", 1)])
+        self.assertEqual([line["step"] for line in self.lines if "step" in line], list(range(1, self.STEPS + 1)))
+        self.assertEqual((status["lastFailure"]["pod"], status["lastFailure"]["exitCode"]), ("worker-1-1", 137))
+        self.assertEqual(status.get("restarts", {}).get("total", 0), 0)
+        self.assertIn("worker-1-1 ended with exit code 137", self.cluster.kubectl("events", "--for", "tj/worker"))
+        self.kept("worker", pods)
 
 
 if __name__ == "__main__":
