@@ -508,20 +508,23 @@ TEST_F(RolesTest, AFailedChiefStopsTheGang) {
   EXPECT_EQ(state_[20].life, 0);
 }
 
+// The last line of a chief of TensorFlow 2.21 that has lost a parameter server.
+constexpr const char* kLostRemote =
+    "This could happen if the remote target has been disconnected from the client.";
+
 // A parameter server starts again without its variables, so the chief fails.
 TEST_F(RolesTest, WhatALostProgramTakesWithItIsItsConsequence) {
   FormAll();
   End(20, 137);
   Pass(seconds(5));
   ASSERT_TRUE(Runs(20));
-  End(10, 1, "UnavailableError: Socket closed");
+  End(10, 1, kLostRemote);
   Pass(seconds(1));
   ASSERT_TRUE(report().incident.has_value());
   const FailureRecord& root = report().incident->root;
   EXPECT_EQ(root.pod, "pod-20");
   EXPECT_EQ(root.exit_code, 137);
-  EXPECT_EQ(root.message,
-            "then pod-10 failed (its program ended, exit code 1): UnavailableError: Socket closed");
+  EXPECT_EQ(root.message, std::string("then pod-10 failed (its program ended, exit code 1): ") + kLostRemote);
 }
 
 TEST_F(RolesTest, ALostProgramExplainsNoFailureOfAnotherKind) {
@@ -538,7 +541,7 @@ TEST_F(RolesTest, ALostProgramExplainsNoFailureLongAfter) {
   FormAll();
   End(20, 137);
   Pass(seconds(62));
-  End(10, 1, "UnavailableError: Socket closed");
+  End(10, 1, kLostRemote);
   Pass(seconds(1));
   ASSERT_TRUE(report().incident.has_value());
   EXPECT_EQ(report().incident->root.pod, "pod-10");
