@@ -60,6 +60,19 @@ class ParameterServer(TensorFlow):
         self.assertIn("worker-1-1 ended with exit code 137", self.cluster.kubectl("events", "--for", "tj/worker"))
         self.kept("worker", pods)
 
+    def test_a_parameter_server_is_killed(self):
+        """Its variables are lost, so all programs start again, and the chief loads its checkpoint."""
+        pods, lost_at = self.kill("server", "server-1-ps-0")
+        self.pause("server", lost_at)
+        status = self.finished("server", 2)
+        print(f"{self.id()}: {status['lastFailure']}", flush=True)
+        resumed = [line["resumed"] for line in self.lines if "resumed" in line]
+        self.assertEqual(len(resumed), 1, resumed)
+        self.assertGreaterEqual(resumed[0], 5)
+        self.assertIn("server-1-ps-0 ended with exit code 137", self.cluster.kubectl("events", "--for", "tj/server"))
+        self.assertEqual(status["restarts"]["charged"], 1)
+        self.kept("server", pods)
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)
