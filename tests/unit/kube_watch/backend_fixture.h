@@ -126,6 +126,14 @@ class BackendTest : public testing::Test {
     return future.get();
   }
 
+  // Returns the answer to an action of the job whose uid is "u".
+  Result<control::Revision> Execute(core::Action action) {
+    auto done = std::make_shared<std::promise<Result<control::Revision>>>();
+    auto future = done->get_future();
+    backend_->Execute({kKey, "u", std::move(action), control::Revision{7}},
+                      [done](Result<control::Revision> result) { done->set_value(std::move(result)); });
+    return future.get();
+  }
   // Sends a line to the watch of this resource.
   void Line(const std::string& resource, const std::string& type, const std::string& object) {
     for (size_t i = 0;; ++i) {

@@ -80,12 +80,6 @@ class KueueBackend : public BackendTest {
     metadata["resourceVersion"] = std::to_string(revision);
     return *posted;
   }
-  Result<control::Revision> Execute(core::Action action) {
-    auto done = std::make_shared<std::promise<Result<control::Revision>>>();
-    backend_->Execute({kKey, "u", std::move(action), control::Revision{7}},
-                      [done](Result<control::Revision> result) { done->set_value(std::move(result)); });
-    return done->get_future().get();
-  }
   static Json SelectorOf(const Json& workload) {
     return workload["spec"]["podSets"][0]["template"]["spec"].value("nodeSelector", Json());
   }

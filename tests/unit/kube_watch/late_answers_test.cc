@@ -45,14 +45,6 @@ class LateAnswers : public BackendTest {
     backend_->Execute({kKey, "next", kOrder, {}},
                       [](const Result<control::Revision>& result) { EXPECT_TRUE(result.ok()); });
   }
-  // Returns the answer to an action of the first job.
-  Result<control::Revision> Execute(core::Action action) {
-    auto done = std::make_shared<std::promise<Result<control::Revision>>>();
-    auto future = done->get_future();
-    backend_->Execute({kKey, "u", std::move(action), control::Revision{7}},
-                      [done](Result<control::Revision> result) { done->set_value(std::move(result)); });
-    return future.get();
-  }
   void ExpectOnlyTheNextJobIsKnown() const {
     const core::Observed seen = backend_->Observe(kKey)->observed;
     EXPECT_EQ(seen.job.uid, "next");

@@ -74,13 +74,6 @@ class NativeGang : public BackendTest {
     Start(std::move(options));
     EXPECT_TRUE(Await([&] { return backend_->Synced(); }));
   }
-  Result<control::Revision> Write(core::Action action) {
-    auto done = std::make_shared<std::promise<Result<control::Revision>>>();
-    auto future = done->get_future();
-    backend_->Execute({kKey, "u", std::move(action), control::Revision{7}},
-                      [done](Result<control::Revision> result) { done->set_value(std::move(result)); });
-    return future.get();
-  }
   // The server of Kubernetes 1.37 in place of an older one.
   static std::optional<HttpResponse> Upgraded(const HttpRequest& request) {
     const std::string path = "/apis/scheduling.k8s.io";
@@ -110,7 +103,7 @@ class NativeGang : public BackendTest {
 TEST_F(NativeGang, IsCreatedInTheNewestVersionThatIsServed) {
   StartWith({"v1", "v1beta1", "v1alpha3", "v1alpha1"}, "v1alpha3", "auto");  // only classes in v1beta1
   EXPECT_EQ(backend_->Observe(kKey)->observed.provider, core::GangProvider::kScheduler);
-  ASSERT_TRUE(Write(core::PrepareGang{1, 2, 2}).ok());
+  ASSERT_TRUE(Execute(core::PrepareGang{1, 2, 2}).ok());
   EXPECT_EQ(posted_["apiVersion"], "scheduling.k8s.io/v1alpha3");
   EXPECT_EQ(posted_["kind"], "PodGroup");
   EXPECT_EQ(MinCount(), 2);
@@ -119,7 +112,7 @@ TEST_F(NativeGang, IsCreatedInTheNewestVersionThatIsServed) {
 
 TEST_F(NativeGang, IsAWorkloadInKubernetes135) {
   StartWith({"v1", "v1alpha1"}, "v1alpha1");
-  ASSERT_TRUE(Write(core::PrepareGang{1, 2, 2}).ok());
+  ASSERT_TRUE(Execute(core::PrepareGang{1, 2, 2}).ok());
   EXPECT_EQ(posted_["apiVersion"], "scheduling.k8s.io/v1alpha1");
   EXPECT_EQ(posted_["kind"], "Workload");
   EXPECT_EQ(MinCount(), 2);
@@ -130,9 +123,9 @@ TEST_F(NativeGang, OfAnotherSizeReplacesAnImmutableOne) {
     requests_.clear();
     group_ = nullptr;
     StartWith({"v1", version}, version);
-    ASSERT_TRUE(Write(core::PrepareGang{1, 4, 4}).ok());
+    ASSERT_TRUE(Execute(core::PrepareGang{1, 4, 4}).ok());
     requests_.clear();
-    ASSERT_TRUE(Write(core::PrepareGang{1, 4, 3}).ok());
+    ASSERT_TRUE(Execute(core::PrepareGang{1, 4, 3}).ok());
     const std::string post = "POST " + objects_;
     EXPECT_THAT(requests_, testing::IsSupersetOf({std::string("refused"), std::string("DELETE"), post}));
     EXPECT_EQ(MinCount(), 3);
@@ -145,23 +138,23 @@ TEST_F(NativeGang, OfAnotherSizeReplacesAnImmutableOne) {
 // Kubernetes keeps a group for a while after its last pod.
 TEST_F(NativeGang, ThatIsBeingDeletedIsReplacedLater) {
   StartWith({"v1", "v1alpha2"}, "v1alpha2");
-  ASSERT_TRUE(Write(core::PrepareGang{1, 4, 4}).ok());
+  ASSERT_TRUE(Execute(core::PrepareGang{1, 4, 4}).ok());
   protected_ = true;
-  const auto refused = Write(core::PrepareGang{1, 4, 3});
+  const auto refused = Execute(core::PrepareGang{1, 4, 3});
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, Code::kUnavailable) << refused.error().message;
   protected_ = false;
-  EXPECT_TRUE(Write(core::PrepareGang{1, 4, 3}).ok());
+  EXPECT_TRUE(Execute(core::PrepareGang{1, 4, 3}).ok());
   EXPECT_EQ(MinCount(), 3);
 }
 
 // Its pods cannot join another one.
 TEST_F(NativeGang, ThatIsImmutableKeepsItsSizeWhileItsPodsLive) {
   StartWith({"v1", "v1alpha2"}, "v1alpha2");
-  ASSERT_TRUE(Write(core::PrepareGang{1, 4, 4}).ok());
+  ASSERT_TRUE(Execute(core::PrepareGang{1, 4, 4}).ok());
   Line("pods", "ADDED", PodOnServer("a-1-0", R"({"containers": []})", 20));
   requests_.clear();
-  ASSERT_TRUE(Write(core::PrepareGang{1, 4, 3}).ok());
+  ASSERT_TRUE(Execute(core::PrepareGang{1, 4, 3}).ok());
   EXPECT_THAT(requests_, testing::Not(testing::Contains("DELETE")));
   EXPECT_EQ(MinCount(), 4);
   EXPECT_EQ(backend_->Observe(kKey)->observed.prepared, (core::PrepareGang{1, 4, 3}));
@@ -170,7 +163,7 @@ TEST_F(NativeGang, ThatIsImmutableKeepsItsSizeWhileItsPodsLive) {
 // The attempt stays native, and its object is created again in the new version.
 TEST_F(NativeGang, FollowsAnUpgradeOfTheCluster) {
   StartWith({"v1", "v1alpha1"}, "v1alpha1");
-  ASSERT_TRUE(Write(core::PrepareGang{1, 2, 2}).ok());
+  ASSERT_TRUE(Execute(core::PrepareGang{1, 2, 2}).ok());
   EXPECT_EQ(posted_["kind"], "Workload");
   upgraded_ = true;
   objects_ = "podgroups";
@@ -180,7 +173,7 @@ TEST_F(NativeGang, FollowsAnUpgradeOfTheCluster) {
   server_.AwaitStreamOf("scheduling.k8s.io/v1beta1/podgroups");
   ASSERT_TRUE(Await([&] { return backend_->Synced(); }));
   EXPECT_FALSE(backend_->Observe(kKey)->observed.preflight.has_value());
-  ASSERT_TRUE(Write(core::PrepareGang{1, 2, 2}).ok());
+  ASSERT_TRUE(Execute(core::PrepareGang{1, 2, 2}).ok());
   EXPECT_EQ(posted_["apiVersion"], "scheduling.k8s.io/v1beta1");
   EXPECT_EQ(posted_["kind"], "PodGroup");
 }
@@ -202,7 +195,7 @@ class TornGang : public NativeGang {
   core::GangProvider NextProvider(const char* gang, bool second_has_a_node) {
     StartWith({"v1", "v1beta1"}, "v1beta1", gang);
     AttemptIs(1, 12);
-    EXPECT_TRUE(Write(core::PrepareGang{1, 2, 2}).ok());
+    EXPECT_TRUE(Execute(core::PrepareGang{1, 2, 2}).ok());
     for (int rank = 0; rank < 2; ++rank) {
       const bool bound = rank == 0 || second_has_a_node;
       Json pod = Json::parse(PodOnServer(fmt::format("a-1-{}", rank), R"({"containers": []})", 20 + rank));
@@ -220,7 +213,7 @@ class TornGang : public NativeGang {
     core::SetStatus write;
     write.status.ledger.attempt = 2;
     write.status.ledger.withdrawals = 1;
-    EXPECT_TRUE(Write(write).ok());
+    EXPECT_TRUE(Execute(write).ok());
     AttemptIs(2, 30);
     EXPECT_FALSE(backend_->Observe(kKey)->observed.preflight.has_value());
     return backend_->Observe(kKey)->observed.provider;
