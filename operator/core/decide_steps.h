@@ -115,7 +115,7 @@ void ExcludeNode(const Job& job, const Failure& failure, Time now, std::vector<E
 // restrictions that it was created with. A gang that is not placed yet is left to its timeout.
 void ReplaceUnplaced(const Observed& observed, Ledger& next);
 
-// ---- decide_pods.cc: nodes for the gang, and its pods
+// ---- decide_placement.cc: nodes for the gang
 
 struct Placement {
   int32_t wanted = 0;  // pods of the gang
@@ -138,6 +138,17 @@ const Refusal* ActiveRefusal(const Observed& observed, Time now);
 bool Draining(const Observed& observed);
 // Withdraws a gang that did not find its nodes in time.
 std::optional<Decision> CheckPlacement(const Observed& observed, Time now, Requeue& requeue);
+// Whether an elastic gang may run with fewer pods than wanted: it has run before, or has waited long enough.
+bool MayRunSmaller(const Observed& observed, Time now);
+// Returns the ranks of the waiting pods that may go ahead with the room there is. Sorted.
+std::vector<int32_t> AdmittedRanks(const Observed& observed, Time now);
+// Whether a gang that reserves room is created gated.
+bool CreatesGated(const Observed& observed, const Placement& placement);
+// Removes the gates of the pods that may be scheduled now.
+void ReleaseGated(const Observed& observed, Time now, std::vector<Action>& actions);
+
+// ---- decide_pods.cc: the gang's pods
+
 // Drains, creates and releases pods, sends orders to the coordinator, and refreshes the display. Always
 // applies.
 Decision Converge(const Observed& observed, Time now, Requeue& requeue);
