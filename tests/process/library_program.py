@@ -4,9 +4,12 @@
 Takes JSON: steps; pause, in seconds, of each micro-batch; fails, a step in which a sample raises; finishes, a step after which
 the run ends early, on all ranks or on those in finish_ranks; leaves, a step after which the loop ends by break; audits, steps in
 which all ranks compare a micro-batch, and audit_pod, a worker that adds to the output of a layer in them, or that dies before
-the first of them, once, if audit_dies names a file that does not exist yet.
+the first of them, once, if audit_dies names a file that does not exist yet; flips, steps after which worker flip_pod flips a bit
+of a part of its state, and meet, paths of named pipes without these steps: in the steps that follow, worker flip_dies removes
+the pipe and dies.
 """
 
+import ctypes
 import json
 import os
 import pathlib
@@ -39,6 +42,44 @@ class Samples:
         return self.x[index] + 0.1 * torch.randn(10), self.y[index]
 
 
+class Flips:
+    """Flips one bit of the state between two commits, which no code of the program notices."""
+
+    def __init__(self, wanted, parts):
+        self.steps = {int(step): part for step, part in wanted.get("flips", {}).items()}
+        self.parts = parts  # by name: functions that flip a bit
+        pod = os.environ.get("RINGMASTER_POD")
+        self.corrupts, self.dies = pod == wanted.get("flip_pod", ""), pod == wanted.get("flip_dies", "")
+        self.meet = wanted.get("meet")
+        self.met = set()  # steps
+
+    def committed(self, step):
+        if self.corrupts and step.number in self.steps:
+            self.parts[self.steps[step.number]]()
+
+    def begins(self, step, world):
+        """Dies when all others have computed in this step and before it can be committed, so gradients of a wrong state are not used."""
+        pipe = pathlib.Path(f"{self.meet}{step.number - 1}")
+        if self.dies and pipe.exists():
+            others = os.open(pipe, os.O_RDWR)  # with a writer of its own, it does not end when another process closes it
+            for _ in range(world - 1):
+                os.read(others, 1)
+            pipe.unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def computed(self, step):
+        """Called after each micro-batch."""
+        if step.number - 1 in self.steps and not self.dies and step.number not in self.met:
+            self.met.add(step.number)
+            pipe = os.open(f"{self.meet}{step.number - 1}", os.O_WRONLY)
+            os.write(pipe, b"x")
+            os.close(pipe)
+
+
+def flip_bit(tensor):
+    ctypes.c_ubyte.from_address(tensor.data_ptr() + tensor.numel() * tensor.element_size() - 1).value ^= 1
+
+
 def main():
     wanted = json.loads(sys.argv[1])
     run = rm.init(micro_batches=6, samples_per_step=24, seed=7)
@@ -52,6 +93,12 @@ def main():
     if odd and dies is None:
         model[2].register_forward_hook(lambda module, inputs, output: output + 1e-3 if auditing else output)
     auditing = False
+    flips = Flips(wanted, {
+        "weights": lambda: flip_bit(model[0].weight),
+        "statistics": lambda: flip_bit(model[1].running_mean),
+        "moment": lambda: flip_bit(optimizer.state[model[4].weight]["exp_avg"]),
+        "schedule": lambda: setattr(scheduler, "last_epoch", scheduler.last_epoch ^ 1),
+    })  # fmt: skip
     for step in run.steps(wanted["steps"]):
         if step.number in wanted.get("audits", ()):
             if odd and dies is not None and not dies.exists():
@@ -62,10 +109,14 @@ def main():
             auditing = False
             if found or step.number == 11:
                 print(f"audit of step {step.number}: {found}", flush=True)
+        flips.begins(step, run.world)
         for x, y in step.micro_batches(bad if step.number == wanted.get("fails") else good):
             step.backward(cross_entropy(model(x), y))
             threading.Event().wait(wanted.get("pause", 0))  # a model that takes longer
+            flips.computed(step)
         committed = step.commit(clip_norm=1.0)
+        if committed:
+            flips.committed(step)
         if committed and step.number % 10 == 9:
             run.validated(step.loss, 0.5)
         if committed and step.number == wanted.get("finishes") and run.rank in wanted.get("finish_ranks", range(100)):
