@@ -555,6 +555,21 @@ class LargeBuffers(Case):
         self.fails("names no buffer of a registered model: model.lage", self.train, add, ["model.lage"])
 
 
+class SignOfZero(Case):
+    def test_is_that_of_before_after_a_micro_batch(self):
+        """Only a worker that computes such a micro-batch would have it, and its state would have another hash."""
+        for dtype in (torch.float32, torch.bfloat16, torch.float64):
+            buffers = Buffers(2)
+            module = nn.Module()
+            module.register_buffer("last", torch.zeros(3, dtype=dtype))
+            buffers.register("model", module, set(), 0)
+            buffers.begin_step()
+            module.last.fill_(-0.0)
+            buffers.take_changes(1.0, lambda tensor, values: self.fail("a change of nothing"))
+            buffers.restore()
+            self.assertEqual(torch.signbit(module.last).tolist(), [False] * 3)
+
+
 class IntegerBuffers(Case):
     class Counting(nn.Module):
         def __init__(self, count):
@@ -597,6 +612,32 @@ class IntegerBuffers(Case):
             else:
                 call()
                 self.assertEqual(module.count.tolist(), [after, after])
+
+    def test_of_which_one_micro_batch_differs_on_another_worker_are_refused(self):
+        """The mean of eight changes is near an integer then."""
+        for count, odd, refused in ((1, 1, False), (1, 2, True), (1000, 1001, True)):
+            buffers = Buffers(8)
+            module = self.Counting(None)
+            buffers.register("model", module, set(), 0)
+            buffers.begin_step()
+            mean = torch.tensor([7 * count + odd, 8 * count]) / 8
+            call = functools.partial(buffers.finish_step, lambda tensor: mean if tensor == 0 else torch.zeros(1))
+            if refused:
+                self.fails("model.count did not change equally", call)
+            else:
+                call()
+
+    def test_that_change_unequally_on_one_worker_are_refused(self):
+        """Also by -1 and -2, which have the same hash in Python."""
+        buffers = Buffers(8)
+        module = self.Counting(None)
+        buffers.register("model", module, set(), 0)
+        buffers.begin_step()
+        module.count -= 1
+        buffers.take_changes(1.0, lambda tensor, values: None)
+        buffers.restore()
+        module.count -= 2
+        self.fails("model.count did not change equally", buffers.take_changes, 1.0, lambda tensor, values: None)
 
     def test_that_change_unequally_are_refused(self):
         self.fails("model.count did not change equally", self.train, lambda x: (x > 0).sum())

@@ -31,9 +31,7 @@ class _Buffer:
     start: torch.Tensor  # copy of the value before the step; of a constant: `live`
     live: torch.Tensor  # the buffer itself
     version: int = 0  # of `live`, if it is a constant
-    change: Optional[int] = (
-        None  # of an integer buffer: hash of the change in an earlier micro-batch of the step
-    )
+    change: Optional[torch.Tensor] = None  # of an integer buffer, in an earlier micro-batch of the step
 
     def value(self) -> torch.Tensor:
         value = self.module._buffers.get(self.key)
@@ -51,8 +49,10 @@ class Buffers:
     """
 
     def __init__(self, micro_batches: int) -> None:
-        # The sums keep 30 bits less the logarithm of the number of terms, and up to four bits of headroom.
-        self._limit = 2 ** max(1, 26 - (micro_batches - 1).bit_length())
+        # Of changes of integers. The sums keep 30 bits less the logarithm of the number of terms, and up to four bits of headroom;
+        # their terms are float32, which has each integer up to 2**24.
+        self._limit = 2 ** max(1, min(24, 26 - (micro_batches - 1).bit_length()))
+        self._micro_batches = micro_batches
         self._buffers: List[_Buffer] = []
         self._seen: Set[int] = set()
         self._started = False
@@ -100,7 +100,7 @@ class Buffers:
             if buffer.tensor >= 0:
                 # The micro-batch may have assigned another tensor.
                 buffer.module._buffers[buffer.key] = buffer.live
-                if not _same(buffer.live, buffer.start):
+                if not _same_bits(buffer.live, buffer.start):
                     buffer.live.copy_(buffer.start)
 
     @torch.no_grad()
@@ -128,10 +128,9 @@ class Buffers:
 
     def _integer_change(self, buffer: _Buffer, value: torch.Tensor) -> torch.Tensor:
         change = value.to(torch.int64) - buffer.start.to(torch.int64)
-        changed = hash(tuple(change.reshape(-1).tolist()))
-        if buffer.change not in (None, changed):
+        if buffer.change is not None and not torch.equal(buffer.change, change):
             raise Error(_unequal(buffer.name))
-        buffer.change = changed
+        buffer.change = change
         largest = int(change.abs().max())
         if largest >= self._limit:
             raise Error(
@@ -153,7 +152,10 @@ class Buffers:
                 buffer.live.copy_(_wide(buffer.start) + change)
                 continue
             rounded = change.round()
-            if (change - rounded).abs().max() > 0.25:
+            # If one micro-batch differs by 1, the mean differs by half of 1 / micro_batches or more, as the last step of an epoch
+            # weighs them. That of large changes is rounded.
+            tolerance = min(0.25, 0.25 / self._micro_batches + 0.25 * float(change.abs().max()) / self._limit)
+            if (change - rounded).abs().max() > tolerance:
                 raise Error(_unequal(buffer.name))
             buffer.live.copy_(buffer.start.to(torch.int64) + rounded.to(torch.int64))
         self._started = False
@@ -161,6 +163,14 @@ class Buffers:
 
 def _wide(value: torch.Tensor) -> torch.Tensor:
     return value if value.dtype == torch.float64 else value.to(torch.float32)
+
+
+def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Returns whether the values have the same bits: 0.0 differs from -0.0, as in the hashes of the state."""
+    if not a.is_floating_point():
+        return torch.equal(a, b)
+    bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[a.element_size()]
+    return torch.equal(a.view(bits), b.view(bits))
 
 
 def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
