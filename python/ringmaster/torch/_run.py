@@ -85,7 +85,7 @@ class Run(_run.Run[Step]):
         self._versions: List[int] = []
         self._buffers = Buffers(settings.micro_batches)
         self._used_tensor = -1
-        self._scaler = _scaler.LossScaler(self._memory, None)
+        self._scaler = _scaler.LossScaler()
         self._overflow_tensor = -1
         self._elements: List[int] = []  # by index of the tensor in the sums
         self._hooks: List[torch.utils.hooks.RemovableHandle] = []
@@ -115,11 +115,7 @@ class Run(_run.Run[Step]):
                 raise Error(f"run.register: {name} is registered already: use another name")
             checked = _objects.check(name, value)
             if isinstance(checked, torch.amp.GradScaler):
-                for other, known in self._objects.items():
-                    if isinstance(known, torch.amp.GradScaler):
-                        raise Error(
-                            f"run.register({name}=...): {other} is a GradScaler already, and a step has one scale: register one"
-                        )
+                self._scaler.register(name, checked)
             self._objects[name] = checked
         self._running.update(running)
 
@@ -202,7 +198,6 @@ class Run(_run.Run[Step]):
             )
         self._used_tensor = len(tensors)
         tensors.append(_run.Tensor(_USED, count, in_norm=False))
-        self._scaler = _scaler.LossScaler(self._memory, _scaler.registered(self._objects.values()))
         if self._scaler.enabled:
             self._overflow_tensor = len(tensors)
             tensors.append(_run.Tensor(_scaler.OVERFLOWS, 1, in_norm=False))
@@ -302,7 +297,7 @@ class Run(_run.Run[Step]):
     def _begin_micro_batch(self) -> None:
         self._versions = [value._version for _, value in self._fixed]
         self._arrivals = [0] * len(self._parameters)
-        self._scaler.begin_micro_batch()
+        self._scaler.begin_micro_batch(self._memory)
 
     def _backward(self, step: Step, loss: torch.Tensor, scale: float) -> None:
         step._current()

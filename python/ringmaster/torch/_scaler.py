@@ -9,7 +9,7 @@ and a further tensor counts in how many micro-batches there was one: all workers
 from __future__ import annotations
 
 import math
-from typing import Any, Iterable, Optional
+from typing import Optional
 
 import torch
 
@@ -23,12 +23,21 @@ _SMALLEST = 2.0**-24
 class LossScaler:
     """The scale of one step after the other. Without a GradScaler, or with one that is not enabled, it is 1."""
 
-    def __init__(self, memory: torch.device, scaler: Optional[torch.amp.GradScaler]) -> None:
-        self._scaler = scaler
-        self._memory = memory
+    def __init__(self) -> None:
+        self._name: Optional[str] = None
+        self._scaler: Optional[torch.amp.GradScaler] = None  # if it is enabled
         self.scale = 1.0
-        # Of the current micro-batch, float32 (1) in `memory`: 1 if one of its gradients was not finite.
-        self.overflow = torch.zeros(1, device=memory)
+        # Of the current micro-batch, float32 (1) where gradients are summed: 1 if one of its gradients was not finite.
+        self.overflow = torch.zeros(1)
+
+    def register(self, name: str, scaler: torch.amp.GradScaler) -> None:
+        """Errors: there is one already."""
+        if self._name is not None:
+            raise Error(
+                f"run.register({name}=...): {self._name} is a GradScaler already, and a step has one scale: register one"
+            )
+        self._name = name
+        self._scaler = scaler if scaler.is_enabled() else None
 
     @property
     def enabled(self) -> bool:
@@ -38,12 +47,13 @@ class LossScaler:
         if self._scaler is not None:
             self.scale = self._scaler.get_scale()
 
-    def begin_micro_batch(self) -> None:
+    def begin_micro_batch(self, memory: torch.device) -> None:
+        """memory: where gradients are summed."""
         if self._scaler is not None:
-            self.overflow = torch.zeros(1, device=self._memory)
+            self.overflow = torch.zeros(1, device=memory)
 
     def finite(self, gradient: torch.Tensor) -> torch.Tensor:
-        """Returns the gradient, float32 (elements) in `memory`; zeros if it is not finite. Does not wait for a GPU."""
+        """Returns the gradient, float32 (elements), or zeros if it is not finite. Does not wait for a GPU."""
         if self._scaler is None:
             return gradient
         good = torch.isfinite(gradient).all()
@@ -69,14 +79,6 @@ class LossScaler:
             grown = _float32(scale * state["growth_factor"])
             scale = grown if math.isfinite(grown) else scale
         self._scaler.load_state_dict({**state, "scale": scale, "_growth_tracker": successes})
-
-
-def registered(objects: Iterable[Any]) -> Optional[torch.amp.GradScaler]:
-    """Returns the GradScaler among `objects` if it is enabled."""
-    for value in objects:
-        if isinstance(value, torch.amp.GradScaler) and value.is_enabled():
-            return value
-    return None
 
 
 def _float32(value: float) -> float:
