@@ -61,7 +61,7 @@ class Flips:
         """Dies when all others have computed in this step and before it can be committed, so gradients of a wrong state are not used."""
         pipe = pathlib.Path(f"{self.meet}{step.number - 1}")
         if self.dies and pipe.exists():
-            others = os.open(pipe, os.O_RDWR)  # with a writer of its own, it does not end when another process closes it
+            others = os.open(pipe, os.O_RDWR)  # also a writer, so it does not end when another process closes it
             for _ in range(world - 1):
                 os.read(others, 1)
             pipe.unlink()
