@@ -51,6 +51,7 @@ def main():
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--learning-rate", type=float, default=3e-3)
     parser.add_argument("--patience", type=int, help="evaluations without progress after which training ends")
+    parser.add_argument("--precision", choices=("bf16", "fp16"), help="in which layers compute; by default float32")
     parser.add_argument("--out", default="out/finetune")
     arguments = parser.parse_args()
 
@@ -58,6 +59,7 @@ def main():
         output_dir=arguments.out, max_steps=arguments.steps, learning_rate=arguments.learning_rate, warmup_steps=5, weight_decay=0.01,
         per_device_train_batch_size=4, gradient_accumulation_steps=8,  # 8 micro-batches per step, for any number of workers
         eval_strategy="steps", eval_steps=10, metric_for_best_model="loss", logging_steps=10, save_strategy="no", seed=1, report_to="none",
+        bf16=arguments.precision == "bf16", fp16=arguments.precision == "fp16",
     )  # fmt: skip
     transformers.set_seed(1)  # new weights are equal on all workers
     stop = [transformers.EarlyStoppingCallback(arguments.patience)] if arguments.patience else []

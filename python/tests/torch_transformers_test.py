@@ -8,15 +8,16 @@ import os
 import unittest
 from unittest import mock
 
-from training import Case
+from training import Case, interruptions
 
 import torch
 import transformers
+from accelerate.utils import GradScalerKwargs
 from tokenizers import Tokenizer, models
 from torch.nn.functional import cross_entropy
 from transformers.trainer_callback import TrainerCallback
 
-from ringmaster.torch import transformers as subject
+from ringmaster.torch import Failed, transformers as subject
 from ringmaster.torch.transformers import Trainer
 
 WORDS, CONTEXT, SAMPLES = 17, 8, 24
@@ -77,7 +78,7 @@ class Arguments(Of):
         values = {
             "accelerator_config": {"split_batches": True}, "auto_find_batch_size": True, "dataloader_drop_last": True,
             "dataloader_multiprocessing_context": "spawn", "debug": "underflow_overflow", "enable_jit_checkpoint": True,
-            "fp16": True, "ignore_data_skip": True, "include_num_input_tokens_seen": True, "lr_scheduler_type": "greedy",
+            "ignore_data_skip": True, "include_num_input_tokens_seen": True, "lr_scheduler_type": "greedy",
             "neftune_noise_alpha": 5.0, "optim": "adalomo", "push_to_hub": True, "save_on_each_node": True, "save_only_model": True,
             "save_strategy": "best", "skip_memory_metrics": False, "torch_compile": True, "torch_empty_cache_steps": 3,
             "train_sampling_strategy": "group_by_length", "use_liger_kernel": True, "data_seed": 3, "load_best_model_at_end": True,
@@ -99,7 +100,7 @@ class Arguments(Of):
                 self.assertRegex(text, rf"^TrainingArguments: {name}\b.* is not supported: \w")
         for name in ("schedule_free_sgd", "galore_adamw_layerwise", "lomo"):
             self.fails("optim=", subject._check, self.arguments(optim=name))
-        self.fails("save_only_model=True is not supported", subject._check, self.arguments(save_only_model=True, fp16=True))
+        self.fails("save_only_model=True is not supported", subject._check, self.arguments(save_only_model=True, use_liger_kernel=True))
 
     def test_a_field_of_a_newer_version_is_refused_unless_it_has_its_default(self):
         arguments = self.arguments()
@@ -241,6 +242,132 @@ class Honoured(Of):
         trainer.data_collator = transformers.default_data_collator
         trainer.train()
         self.assertEqual((trainer.model.config.pad_token_id, trainer.model.config.eos_token_id), (5, 6))
+
+
+def loss_of_scores(outputs, labels, num_items_in_batch=None):
+    """A loss whose bits depend on the type of the scores: autocast multiplies in the type that it gets."""
+    scores = outputs.logits[:, :-1].flatten(0, 1)
+    return cross_entropy(scores, labels[:, 1:].flatten()) + 0.1 * (scores * scores).mean()
+
+
+class Precision(Of):
+    """bf16 and fp16: what layers compute in, and that neither evaluations nor interruptions change a bit of the weights."""
+
+    TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+    class Scaled(Trainer):
+        """With a scale that overflows in the first steps, and again whenever it has grown."""
+
+        def _build_accelerator_args(self, **named):
+            arguments = super()._build_accelerator_args(**named)
+            arguments["kwargs_handlers"].append(GradScalerKwargs(init_scale=2.0**18, growth_interval=2))
+            return arguments
+
+    class Watch(TrainerCallback):
+        def __init__(self):
+            self.steps = []  # whose optimizer has stepped
+            self.rates = []
+
+        def on_optimizer_step(self, arguments, state, control, **_):
+            self.steps.append(state.global_step)
+
+        def on_step_end(self, arguments, state, control, lr_scheduler, **_):
+            self.rates.append(lr_scheduler.get_last_lr()[0])
+
+    def trained(self, **named):
+        watch = self.Watch()
+        trainer = self.trainer(self.Scaled, [watch], **{"compute_loss_func": loss_of_scores, "max_steps": 2 * PER_EPOCH, **named})
+        trainer.train()
+        return trainer, watch
+
+    def test_layers_compute_in_it_and_weights_stay_float32(self):
+        for name, expected in self.TYPES.items():
+            with self.subTest(name):
+                seen = {True: set(), False: set()}  # by whether the model trains
+                outputs = {True: set(), False: set()}
+                trainer = self.trainer(self.Scaled, max_steps=4, eval_strategy="steps", eval_steps=2, **{name: True})
+                first = trainer.model.model.layers[0]
+                first.mlp.register_forward_hook(lambda layer, _, output: seen[layer.training].add(output.dtype))
+                real = trainer.compute_loss
+
+                def compute_loss(model, inputs, return_outputs=False, **named):
+                    loss, result = real(model, inputs, return_outputs=True, **named)
+                    outputs[model.training].add(result.logits.dtype)
+                    return (loss, result) if return_outputs else loss
+
+                trainer.compute_loss = compute_loss
+                trainer.train()
+                self.assertEqual(seen, {True: {expected}, False: {expected}})
+                self.assertEqual(outputs, {True: {torch.float32}, False: {torch.float32}})  # as with transformers.Trainer
+                self.assertEqual({parameter.dtype for parameter in trainer.model.parameters()}, {torch.float32})
+
+    def test_weights_are_near_those_of_float32(self):
+        exact = self.trained(max_steps=PER_EPOCH, compute_loss_func=None)[0]
+        scaled = GradScalerKwargs(init_scale=2.0**10)
+        with mock.patch(f"{__name__}.GradScalerKwargs", lambda **_: scaled):  # one that skips no step
+            for name in self.TYPES:
+                trainer, watch = self.trained(max_steps=PER_EPOCH, compute_loss_func=None, **{name: True})
+                self.assertEqual(watch.steps, list(range(PER_EPOCH)))
+                difference = (self.weights(trainer) - self.weights(exact)).abs().max().item()
+                self.assertTrue(0 < difference < 1e-3, difference)
+
+    def test_evaluations_change_no_bit(self):
+        """A worker that joins has evaluated less often than the others."""
+        for name in self.TYPES:
+            with self.subTest(name):
+                plain = self.trained(**{name: True})[0]
+                evaluated = self.trained(eval_on_start=True, eval_strategy="steps", eval_steps=5, **{name: True})[0]
+                self.assertTrue(torch.equal(self.weights(plain), self.weights(evaluated)))
+
+    def test_interruptions_change_no_bit(self):
+        for name in self.TYPES:
+            expected, watch = self.trained(**{name: True})
+            for seed in range(3):
+                with self.subTest(name, seed=seed), interruptions(seed) as counts:
+                    trainer, other = self.trained(**{name: True})
+                    self.assertTrue(torch.equal(self.weights(trainer), self.weights(expected)))
+                    self.assertEqual((other.steps, other.rates), (watch.steps, watch.rates))
+                    self.assertTrue(any(counts.values()))
+
+    def test_a_step_that_overflows_changes_only_the_scale(self):
+        trainer, watch = self.trained(fp16=True)
+        skipped = sorted(set(range(2 * PER_EPOCH)) - set(watch.steps))
+        self.assertEqual(skipped[0], 0)
+        self.assertGreater(len(watch.steps), 2)
+        self.assertTrue(any(step > watch.steps[0] for step in skipped), "the scale has grown too far")
+        self.assertEqual(trainer.state.global_step, 2 * PER_EPOCH)
+        rates = [trainer.args.learning_rate, *watch.rates]
+        for step in range(2 * PER_EPOCH):  # the schedule counts updates
+            self.assertEqual(rates[step] == rates[step + 1], step in skipped)
+
+    def test_the_scale_is_in_checkpoints(self):
+        whole, watch = self.trained(fp16=True)
+        folder = self.folder()
+        saved = dict(fp16=True, output_dir=folder, save_strategy="steps", save_steps=1)
+
+        class Stops(TrainerCallback):
+            def on_step_end(self, arguments, state, control, **_):
+                if state.global_step == 5:
+                    raise KeyboardInterrupt
+
+        trainer = self.trainer(self.Scaled, [Stops()], compute_loss_func=loss_of_scores, max_steps=2 * PER_EPOCH, **saved)
+        with self.assertRaises(KeyboardInterrupt):
+            trainer.train()
+        trainer.run.close()
+        rest, other = self.trained(**saved)
+        self.assertTrue(torch.equal(self.weights(rest), self.weights(whole)))
+        self.assertEqual(other.steps, [step for step in watch.steps if step >= other.steps[0]])
+        self.assertEqual(rest.accelerator.scaler.get_scale(), whole.accelerator.scaler.get_scale())
+        self.assertLess(len(other.rates), 2 * PER_EPOCH, "it has continued")
+
+    def test_a_run_that_continues_in_another_precision_is_refused(self):
+        folder = self.folder()
+        named = dict(output_dir=folder, save_strategy="steps", save_steps=1, max_steps=2)
+        trainer, _ = self.trained(**named)
+        trainer.run.close()
+        with self.assertRaises(Failed) as caught:
+            self.trained(fp16=True, **named)
+        self.assertIn("the checkpoint is of another run: the overflow count of the GradScaler is missing", caught.exception.message)
 
 
 class Ends(Of):

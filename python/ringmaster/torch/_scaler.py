@@ -15,7 +15,7 @@ import torch
 
 from .._errors import Error
 
-OVERFLOWS = "gradients that are not finite"  # the tensor, of one element
+OVERFLOWS = "the overflow count of the GradScaler"  # the tensor, of one element
 # Below it float16 has no more numbers, so gradients that are not finite even then are not made so by their scale.
 _SMALLEST = 2.0**-24
 

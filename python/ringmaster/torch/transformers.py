@@ -13,6 +13,8 @@ What differs from transformers.Trainer:
 - The loss of a step is the mean over its samples of the losses of the micro-batches; transformers weights by tokens.
 - Checkpoints are Ringmaster's: the job says which; alone, in output_dir/ringmaster as save_strategy says. The same command continues.
 - All workers evaluate and get the same metrics, so callbacks such as EarlyStoppingCallback decide alike.
+- fp16=True computes in float16 on CPUs as well, where transformers uses float32. The scale of the loss is state, and all workers skip
+  the same steps; on_pre_optimizer_step and on_optimizer_step are not called in them.
 - Of new layers, the weights must be equal on all workers: call transformers.set_seed before the model is built, or pass model_init.
 
 An argument, an overridden method or a callback that it would not honour is refused by name before anything starts. Needs
@@ -48,7 +50,7 @@ _HONOURED = frozenset(
     """
     output_dir per_device_train_batch_size num_train_epochs max_steps learning_rate lr_scheduler_kwargs warmup_steps optim_args
     weight_decay adam_beta1 adam_beta2 adam_epsilon optim_target_modules gradient_accumulation_steps max_grad_norm
-    label_smoothing_factor bf16 bf16_full_eval fp16_full_eval tf32 activation_checkpointing activation_checkpointing_kwargs
+    label_smoothing_factor bf16 fp16 bf16_full_eval fp16_full_eval tf32 activation_checkpointing activation_checkpointing_kwargs
     gradient_checkpointing gradient_checkpointing_kwargs use_cache logging_strategy logging_steps logging_first_step log_level
     disable_tqdm report_to run_name project trackio_space_id trackio_bucket_id trackio_static_space_id eval_strategy eval_steps
     eval_delay per_device_eval_batch_size prediction_loss_only eval_on_start eval_do_concat_batches eval_accumulation_steps
@@ -90,7 +92,6 @@ _REFUSED: Dict[str, Tuple[Callable[[Any], bool], str]] = {
     "debug": (bool, "wrap the model in transformers.debug_utils.DebugUnderflowOverflow"),
     "deepspeed": (bool, "every worker has the whole model"),
     "enable_jit_checkpoint": (bool, "SIGTERM writes a checkpoint without it"),
-    "fp16": (bool, "use bf16=True, whose gradients need no scale"),
     "fsdp": (bool, "every worker has the whole model"),
     "ignore_data_skip": (bool, "a run that is continued takes the samples that come next"),
     "include_num_input_tokens_seen": (lambda value: value not in ("no", False), "count them in data_collator"),
@@ -242,6 +243,7 @@ class Trainer(transformers.Trainer):  # type: ignore[misc, unused-ignore]
         data_fingerprint, transport, checkpoint_folder, checkpoint_every, checkpoint_keep.
     """
 
+    accelerator: Any
     control: Any
     model: Any
     optimizer: Any
@@ -273,6 +275,13 @@ class Trainer(transformers.Trainer):  # type: ignore[misc, unused-ignore]
         super().__init__(model, args, *arguments, **named)
         _check_overrides(self, self.compute_loss_func)
         self._trained = False
+
+    def create_accelerator_and_postprocess(self) -> None:
+        super().create_accelerator_and_postprocess()
+        if self.args.fp16 and self.accelerator.device.type == "cpu":  # there, accelerate has neither for it
+            self.accelerator.native_amp = True
+            scaling = self.accelerator.scaler_handler
+            self.accelerator.scaler = torch.amp.GradScaler("cpu", **(scaling.to_kwargs() if scaling else {}))
 
     def train(
         self,
@@ -314,6 +323,8 @@ class Trainer(transformers.Trainer):  # type: ignore[misc, unused-ignore]
         self.run.register(
             model=self.model, optimizer=self.optimizer, scheduler=self.lr_scheduler, progress=progress
         )
+        if self.accelerator.scaler is not None:
+            self.run.register(scaler=self.accelerator.scaler)
         first: Optional[int] = None  # step of this call
         for step in self.run.steps(total):
             self.state.global_step, self.state.epoch = step.number, step.number / per_epoch
@@ -364,6 +375,8 @@ class Trainer(transformers.Trainer):  # type: ignore[misc, unused-ignore]
             align: Any = trainer_utils.align_special_tokens
             align(self.model, self.processing_class)
         self.create_optimizer_and_scheduler(num_training_steps=total)
+        # Autocast, with outputs in float32. The first evaluation would do it, so a worker that joins after it would compute other bits.
+        self.accelerator.prepare_model(self.model, evaluation_mode=True)
         self.optimizer.register_step_pre_hook(self._fire("on_pre_optimizer_step"))
         self.optimizer.register_step_post_hook(self._fire("on_optimizer_step"))
         state: Any = TrainerState()
@@ -404,7 +417,7 @@ class Trainer(transformers.Trainer):  # type: ignore[misc, unused-ignore]
 
     def _loss(self, inputs: Any) -> torch.Tensor:
         self.model.train()
-        with self.accelerator.autocast(), self.compute_loss_context_manager():
+        with self.compute_loss_context_manager():
             computed: Any = self.compute_loss(self.model, self._prepare_inputs(inputs))
         loss: torch.Tensor = computed
         return loss
