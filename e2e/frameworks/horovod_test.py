@@ -42,7 +42,6 @@ class WithMpi(Horovod):
 
     test_trains = Faults.test_trains
     test_a_rank_is_killed = Faults.test_a_rank_is_killed
-    killed = Faults.killed
 
 
 class Elastic(Horovod):
