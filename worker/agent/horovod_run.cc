@@ -61,6 +61,7 @@ constexpr std::string_view kTwoValues = "--blacklist-cooldown-range";
 
 constexpr std::string_view kHostOptions[] = {"-H", "--hosts", "-hostfile", "--hostfile",
                                              "--host-discovery-script"};
+constexpr std::string_view kHostListOptions[] = {"-H", "--hosts"};
 constexpr std::string_view kFixedHostOptions[] = {"-H", "--hosts", "-hostfile", "--hostfile"};
 constexpr std::string_view kMinimumOptions[] = {"--min-np", "--min-num-proc"};
 constexpr std::string_view kRankOptions[] = {"-np", "--num-proc"};
@@ -76,6 +77,7 @@ bool IsAmong(const std::string_view (&list)[n], std::string_view name) {
 // The options of a command, and where the user's program begins.
 struct HorovodCommand {
   std::vector<std::string> options;  // without values
+  std::string hosts;                 // the value of -H
   size_t program = 0;
 
   template <size_t n>
@@ -92,16 +94,31 @@ HorovodCommand ParseHorovod(const std::vector<std::string>& arguments) {
     const std::string& word = arguments[i++];
     const size_t equals = word.find('=');
     parsed.options.push_back(word.substr(0, equals));
+    const bool lists_hosts = IsAmong(kHostListOptions, parsed.options.back());
+    if (lists_hosts && equals != std::string::npos) parsed.hosts = word.substr(equals + 1);
+    if (lists_hosts && equals == std::string::npos && i < arguments.size()) parsed.hosts = arguments[i];
     if (equals != std::string::npos || IsAmong(kHorovodFlags, word)) continue;
     // -H and -p may have their values in the same word.
     const bool attached = word[1] != '-' && word.size() > 2 &&
                           (word[1] == 'H' || word[1] == 'p' || word[1] == 'i') &&
                           !IsAmong(kHostOptions, word);
     if (attached) parsed.options.back() = word.substr(0, 2);
+    if (attached && word[1] == 'H') parsed.hosts = word.substr(2);
     if (!attached) i += word == kTwoValues ? 2 : 1;
   }
   parsed.program = std::min(i, arguments.size());
   return parsed;
+}
+
+// Returns whether a list such as "a:2,b:2" has no other hosts than these.
+bool HasOnly(const std::string& hosts, const std::vector<std::string>& names) {
+  if (hosts.empty()) return false;
+  std::istringstream list(hosts);
+  for (std::string host; std::getline(list, host, ',');) {
+    host.resize(std::min(host.find(':'), host.size()));
+    if (std::find(names.begin(), names.end(), host) == names.end()) return false;
+  }
+  return true;
 }
 
 // Returns the interface of this machine that has an address; empty: none.
@@ -163,8 +180,9 @@ Result<std::vector<std::string>> HorovodArguments(const std::vector<std::string>
     else
       add("--hostfile", defaults.hosts);
   }
-  if (!parsed.Has(kInterfaceOptions) && !defaults.interface.empty())
-    add("--network-interfaces", defaults.interface);
+  const bool alone = parsed.Has(kHostOptions) ? HasOnly(parsed.hosts, defaults.own_names) : defaults.alone;
+  const std::string& interface = alone ? defaults.loopback : defaults.interface;
+  if (!parsed.Has(kInterfaceOptions) && !interface.empty()) add("--network-interfaces", interface);
   if (!parsed.Has(kControllerOptions) && !defaults.mpi) out.emplace_back("--gloo");
   const auto program = arguments.begin() + static_cast<std::ptrdiff_t>(parsed.program);
   out.insert(out.end(), arguments.begin(), program);
@@ -190,7 +208,10 @@ int RunHorovod(std::vector<std::string> words) {
   const char* const min = std::getenv(kMpiMinVariable);
   if (min != nullptr && !hosts->empty())
     defaults.min_ranks = std::atoi(min) * std::atoi(hosts->front().slots.c_str());
+  defaults.own_names = {place->self.pod, place->self.host};
+  defaults.alone = hosts->size() == 1 && hosts->front().name == place->self.pod;
   defaults.interface = InterfaceOf(place->self.host);
+  defaults.loopback = InterfaceOf("127.0.0.1");
   defaults.agent = place->agent;
   const char* const mpi = std::getenv(kMpiImplementationVariable);
   defaults.mpi = mpi != nullptr && std::string(mpi) != kGloo;

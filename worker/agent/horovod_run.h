@@ -27,6 +27,10 @@ struct HorovodDefaults {
   int32_t min_ranks = 0;  // of a job whose workers come and go; 0: they do not
   bool mpi = false;       // whether the job names the implementation of MPI
   std::string agent;
+  // Horovod takes no other interface than that of 127.0.0.1 when all hosts are the launcher's own pod.
+  std::vector<std::string> own_names = {};  // of this pod, as a host
+  bool alone = false;                       // it is the only one in the file of hosts
+  std::string loopback = {};                // the interface of 127.0.0.1
 };
 
 // Returns the arguments after the launcher's name. Errors: kInvalid when the command needs an implementation

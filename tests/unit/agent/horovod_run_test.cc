@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,25 @@ TEST(HorovodRun, WhatTheCommandNamesStays) {
             "--disable-cache --num-proc=2 -Ha:2 --network-interfaces=ib0 --mpi /agent rank train");
   EXPECT_EQ(Arguments({"-np", "2", "-hostfile", "/mine", "--network-interface", "ib0", "train"}),
             "--disable-cache --gloo -np 2 -hostfile /mine --network-interface ib0 /agent rank train");
+}
+
+TEST(HorovodRun, AJobInOnePodUsesTheInterfaceOfTheLoopback) {
+  const auto interface = [](std::vector<std::string> given, bool alone) {
+    HorovodDefaults defaults{"/hosts", 4, "eth0", 0, false, "/agent", {"job-1-0", "10.0.0.1"}, alone, "lo"};
+    given.emplace_back("train");
+    const Result<std::vector<std::string>> changed = HorovodArguments(given, defaults);
+    const auto option = std::find(changed->begin(), changed->end(), "--network-interfaces");
+    return option == changed->end() ? "" : *(option + 1);
+  };
+  EXPECT_EQ(interface({}, true), "lo");
+  EXPECT_EQ(interface({}, false), "eth0");
+  EXPECT_EQ(interface({"--network-interfaces", "ib0"}, true), "ib0");
+  EXPECT_EQ(interface({"-H", "job-1-0:1"}, false), "lo");
+  EXPECT_EQ(interface({"-Hjob-1-0:1"}, false), "lo");
+  EXPECT_EQ(interface({"--hosts=job-1-0:1,10.0.0.1:2"}, false), "lo");
+  EXPECT_EQ(interface({"--hosts", "job-1-0:1,job-1-1:1"}, true), "eth0");
+  EXPECT_EQ(interface({"-H", "job-1-1:1"}, true), "eth0");
+  EXPECT_EQ(interface({"--hostfile", "/mine"}, true), "eth0");
 }
 
 TEST(HorovodRun, FindsTheProgramBehindOptionsOfEveryKind) {
