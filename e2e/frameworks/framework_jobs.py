@@ -17,6 +17,7 @@ from on_nodes import KubectlError, Rig
 
 HERE = pathlib.Path(__file__).resolve().parent
 DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
+ELASTIC = {"min": 1, "max": 3}  # of spec.workers
 ACCURACY = 0.6  # after STEPS steps; one of ten classes by chance is 0.1
 
 
@@ -142,9 +143,9 @@ class FrameworkTest(unittest.TestCase):
     def killed(self, failure):
         self.assertEqual(failure["exitCode"], 137, failure)
 
-    def scale_down(self, name, *flags):
+    def scale_down(self, name, *flags, workers=ELASTIC):
         """Checks that the ranks get SIGTERM, and that fewer continue from the newest checkpoint in the same pods."""
-        pods = self.start(name, *flags, replicas=3, workers={"min": 1, "max": 3})
+        pods = self.start(name, *flags, replicas=3, workers=workers)
         self.cluster.kubectl("scale", f"tj/{name}", "--replicas=2")
         self.wait_said(name, lambda line: line.get("world") == 2 and line.get("step"), "two ranks train", self.START_S)
         self.finished(name, 2)
@@ -156,6 +157,18 @@ class FrameworkTest(unittest.TestCase):
             self.assertLessEqual(len(set(range(1, self.STEPS + 1)) - set(steps)), 1, steps)
             self.assertLessEqual(len(steps), self.STEPS + 1, steps)
         self.kept(name, pods)
+
+    def power_off(self, name, pods, otherwise):
+        """Powers off a node with one of these pods, if possible one without an operator, or that of `otherwise`. Returns its pods."""
+        operators = self.cluster.api.get("/api/v1/namespaces/ringmaster-system/pods")["items"]
+        spared = {pod["spec"]["nodeName"] for pod in operators}
+        on_nodes = {key: pod["spec"]["nodeName"] for key, pod in self.rig.pods(name).items()}
+        victim = next((on_nodes[key] for key in pods if on_nodes[key] not in spared), on_nodes[otherwise])
+        lost = [key for key, node in on_nodes.items() if node == victim]
+        print(f"{self.id()}: losing {victim} with {' '.join(lost)}", flush=True)
+        self.rig.nodes.power_off(victim)
+        self.addCleanup(self.rig.nodes.boot, victim)
+        return lost
 
     # --- how jobs end
 
@@ -238,15 +251,8 @@ class Faults:
 
     def test_a_node_is_powered_off(self):
         pods = self.start("node", replicas=3, health={"unreachableNodeSeconds": 5})
-        operators = self.cluster.api.get("/api/v1/namespaces/ringmaster-system/pods")["items"]
-        spared = {pod["spec"]["nodeName"] for pod in operators}
-        on_nodes = {key: pod["spec"]["nodeName"] for key, pod in self.rig.pods("node").items()}
-        victim = next((node for node in on_nodes.values() if node not in spared), on_nodes["node-1-2"])
-        lost = [key for key, node in on_nodes.items() if node == victim]
-        print(f"{self.id()}: losing {victim} with {' '.join(lost)}", flush=True)
         lost_at = time.time()
-        self.rig.nodes.power_off(victim)
-        self.addCleanup(self.rig.nodes.boot, victim)
+        lost = self.power_off("node", pods, "node-1-2")
         self.rig.wait("node", lambda _: all(self.rig.uids("node").get(pod) not in (None, pods[pod]) for pod in lost), "new pods")
         self.pause("node", lost_at)
         status = self.finished("node", 3)

@@ -7,7 +7,7 @@ import signal
 import time
 import unittest
 
-from framework_jobs import Faults, FrameworkTest
+from framework_jobs import ELASTIC, Faults, FrameworkTest
 
 
 class Horovod(FrameworkTest):
@@ -20,12 +20,23 @@ class Horovod(FrameworkTest):
 
 
 class Static(Horovod, Faults):
+    SAVES_AT_SIGTERM = False
+
+    def test_scaled_down(self):
+        """The number of ranks is fixed, but not for ever."""
+        self.scale_down("scaled", workers={})
+
     def test_ranks_per_pod(self):
         """Each pod gets as many ranks as it has slots."""
         self.rig.apply(self.job("slots", workers={"slots": 2}))
         self.finished("slots", 4)
         ups = sorted((line["pod"], line["local_rank"], line["world"]) for line in self.lines if line.get("up"))
         self.assertEqual(ups, [("slots-1-0", 0, 4), ("slots-1-0", 1, 4), ("slots-1-1", 0, 4), ("slots-1-1", 1, 4)])
+
+    def test_one_pod(self):
+        """Horovod wants another network interface when it starts no remote ranks."""
+        self.rig.apply(self.job("single", replicas=1, workers={"slots": 2}))
+        self.finished("single", 2)
 
     def test_a_launcher_that_ends_without_its_ranks(self):
         """Its exit code 0 is not believed: Horovod ran in one pod only."""
@@ -50,7 +61,7 @@ class Elastic(Horovod):
     STEPS = 500  # a worker that joins imports PyTorch meanwhile
 
     def job(self, name, *flags, **options):
-        return super().job(name, "--elastic", "1", *flags, roles=("launcher",), workers={"min": 1, "max": 3}, **options)
+        return super().job(name, "--elastic", "1", *flags, roles=("launcher",), workers=ELASTIC, **options)
 
     def lost(self, name, lose, worlds):
         """Loses something in a job with two workers, and waits until ranks train in worlds of these sizes, one after the other."""
@@ -75,6 +86,22 @@ class Elastic(Horovod):
     def test_a_pod_is_deleted(self):
         pods = self.lost("epod", lambda: self.cluster.kubectl("delete", "pod", "epod-1-1", "--grace-period=0", "--force"), (1, 2))
         self.kept("epod", {key: uid for key, uid in pods.items() if key != "epod-1-1"})
+
+    def test_a_node_is_powered_off(self):
+        """The other rank notices it by a timeout of gloo."""
+        pods = self.start("enode", health={"unreachableNodeSeconds": 5})
+        generation = self.rig.status("enode")["generation"]
+        on_nodes = {key: pod["spec"]["nodeName"] for key, pod in self.rig.pods("enode").items()}
+        victims = [key for key, node in on_nodes.items() if node != on_nodes["enode-1-launcher-0"]]
+        lost_at = time.time()
+        lost = self.power_off("enode", victims, victims[0])
+        up = self.wait_said("enode", lambda line: line.get("up") and line["time"] > lost_at, "a new rank", self.START_S)
+        step = self.wait_said("enode", lambda line: line.get("step") and line["time"] > up["time"] and line["world"] == 2,
+                              "two ranks train", self.START_S)
+        print(f"{self.id()}: step {step['step']} with 2 ranks after {step['time'] - lost_at:.2f} s", flush=True)
+        status = self.finished("enode", 2)
+        self.assertEqual((status["generation"], status["restarts"].get("charged", 0)), (generation, 0))
+        self.kept("enode", {key: uid for key, uid in pods.items() if key not in lost})
 
     def test_scaled_up(self):
         pods = self.lost("escaled", lambda: self.cluster.kubectl("scale", "tj/escaled", "--replicas=3"), (3,))
