@@ -103,6 +103,15 @@ class Elastic(Horovod):
         self.assertEqual((status["generation"], status["restarts"].get("charged", 0)), (generation, 0))
         self.kept("enode", {key: uid for key, uid in pods.items() if key not in lost})
 
+    def test_exit_1_until_the_budget_is_spent(self):
+        """The worker starts again alone, then all of them, and then the job has failed."""
+        self.rig.apply(self.job("eexit", "--step-seconds", "0.1", "--fail", "exit:1",
+                                restart={"maxRestarts": 1, "backoff": {"initialSeconds": 1, "maxSeconds": 1}}))
+        status = self.fails("eexit")
+        self.assertEqual(status["lastFailure"]["exitCode"], 1)
+        self.assertIn("the data is broken", status["lastFailure"]["message"])
+        self.assertEqual((status["attempt"], status["restarts"]["charged"]), (1, 1))
+
     def test_scaled_up(self):
         pods = self.lost("escaled", lambda: self.cluster.kubectl("scale", "tj/escaled", "--replicas=3"), (3,))
         self.kept("escaled", pods)
