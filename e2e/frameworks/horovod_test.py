@@ -53,6 +53,8 @@ class WithMpi(Horovod):
 
     test_trains = Faults.test_trains
     test_a_rank_is_killed = Faults.test_a_rank_is_killed
+    test_a_pod_is_deleted = Faults.test_a_pod_is_deleted
+    test_an_import_error_on_one_rank = Faults.test_an_import_error_on_one_rank
 
 
 class Elastic(Horovod):
@@ -102,6 +104,12 @@ class Elastic(Horovod):
         status = self.finished("enode", 2)
         self.assertEqual((status["generation"], status["restarts"].get("charged", 0)), (generation, 0))
         self.kept("enode", {key: uid for key, uid in pods.items() if key not in lost})
+
+    def test_an_import_error_on_one_rank(self):
+        self.rig.apply(self.job("eimport", "--fail", "import:1", restart={"maxRestarts": 0}))
+        failure = self.fails("eimport")["lastFailure"]
+        self.assertEqual(failure["exitCode"], 1)
+        self.assertIn("ModuleNotFoundError: No module named 'module_that_only_this_rank_lacks'", failure["message"])
 
     def test_exit_1_until_the_budget_is_spent(self):
         """The worker starts again alone, then all of them, and then the job has failed."""
