@@ -59,7 +59,7 @@ def main():
         output_dir=arguments.out, max_steps=arguments.steps, learning_rate=arguments.learning_rate, warmup_steps=5, weight_decay=0.01,
         per_device_train_batch_size=4, gradient_accumulation_steps=8,  # 8 micro-batches per step, for any number of workers
         eval_strategy="steps", eval_steps=10, metric_for_best_model="loss", logging_steps=10, save_strategy="no", seed=1, report_to="none",
-        bf16=arguments.precision == "bf16", fp16=arguments.precision == "fp16",
+        bf16=arguments.precision == "bf16", fp16=arguments.precision == "fp16", use_cpu=not torch.cuda.is_available(),
     )  # fmt: skip
     transformers.set_seed(1)  # new weights are equal on all workers
     stop = [transformers.EarlyStoppingCallback(arguments.patience)] if arguments.patience else []

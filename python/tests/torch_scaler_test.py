@@ -55,7 +55,7 @@ class Trained:
         self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, 1, gamma=0.5)
         run = rm.init(micro_batches=4, seed=7, **options)
         run.register(model=self.model, optimizer=self.optimizer, scheduler=self.scheduler, scaler=self.scaler)
-        self.scales, self.skipped, self.norms = [], [], []
+        self.scales, self.skipped, self.norms, self.losses = [], [], [], []
         for step in run.steps(steps):
             scale = self.scaler.get_scale()
             for x in step.micro_batches(data):
@@ -64,6 +64,7 @@ class Trained:
                 self.scales.append(scale)
                 self.skipped.append(step.skipped)
                 self.norms.append(step.gradient_norm)
+                self.losses.append(step.loss)
         run.close()
 
     def state(self):
@@ -112,6 +113,20 @@ class GradScaling(Case):
         self.assertEqual((trained.scheduler.last_epoch, dict(trained.optimizer.state)), (0, {}))
         self.assertEqual(trained.norms, [1.0], "of the parameter whose gradient is finite")
 
+    def test_a_forward_pass_that_overflows_is_skipped(self):
+        """As with PyTorch, and interruptions change nothing."""
+
+        def data(step, v):
+            return torch.tensor([math.inf, 1.0]) if step == 2 and v == 1 else torch.tensor([1.0, 1.0])
+
+        trained = Trained(steps=4, scale=scaler(init_scale=1.0), data=data)
+        self.assertEqual(trained.skipped, [False, False, True, False])
+        self.assertEqual(trained.scales, [1.0, 1.0, 2.0, 1.0])
+        self.assertTrue(all(map(math.isfinite, trained.losses)), trained.losses)
+        for seed in range(3):
+            with self.subTest(seed=seed), interruptions(seed):
+                self.same(Trained(steps=4, scale=scaler(init_scale=1.0), data=data).state(), trained.state())
+
     def test_gradients_are_unscaled(self):
         gradients = []
 
@@ -153,8 +168,9 @@ class GradScaling(Case):
         self.assertEqual((trained.scales, trained.skipped), ([2.0**127] * 3, [False] * 3))
 
     def test_mistakes(self):
-        self.fails("not finite, whatever the loss is multiplied by", Trained, steps=99, scale=scaler(init_scale=2.0**-20),
-                   data=lambda step, v: torch.tensor([HALF * 2.0**30, 0.0]))
+        for infinity in (HALF * 2.0**30, math.nan):
+            self.fails("not finite, whatever the loss is multiplied by", Trained, steps=99, scale=scaler(init_scale=2.0**-20),
+                       data=lambda step, v: torch.tensor([infinity, 0.0]))
         run = rm.init(micro_batches=1)
         self.addCleanup(run.close)
         model = Net()

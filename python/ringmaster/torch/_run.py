@@ -28,7 +28,7 @@ class Step(_run.Step):
 
     _run: "Run"
     # After the reduction, equal on all workers: whether a gradient was not finite, so that a registered GradScaler leaves the
-    # update of the parameters out. What overflowed counts as zero in gradient_norm.
+    # update of the parameters out. What overflowed counts as zero in gradient_norm, and in loss.
     skipped: bool = False
 
     def backward(self, loss: torch.Tensor, *, scale: float = 1.0) -> None:
@@ -327,13 +327,13 @@ class Run(_run.Run[Step]):
             pass
         finally:
             self._in_backward = False
-        step._set_loss(float(loss.detach()))
         # Gradients that may arrive in parts are complete only now.
         for i, arrivals in enumerate(self._arrivals):
             if arrivals == 0 or self._direct[i]:
                 continue
             self._direct[i] = self._direct[i] is None and arrivals == 1
             self._add_gradient(i)
+        step._set_loss(self._scaler.finite_loss(float(loss.detach())))
 
     def _on_gradient(self, i: int, parameter: torch.Tensor) -> None:
         """Adds the gradient of parameter i, while backward computes those of the layers before it."""

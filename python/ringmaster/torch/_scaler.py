@@ -60,6 +60,15 @@ class LossScaler:
         self.overflow = torch.where(good, self.overflow, 1.0)
         return torch.where(good, gradient, 0.0)
 
+    def finite_loss(self, loss: float) -> float:
+        """Returns the loss of the micro-batch, or 0.0 if neither it nor one of its gradients is finite: the step is skipped then.
+
+        Waits for a GPU if the loss is not finite. REQUIRES: all gradients of the micro-batch were passed to `finite`.
+        """
+        if self._scaler is None or math.isfinite(loss) or float(self.overflow) == 0:
+            return loss
+        return 0.0
+
     def update(self, skipped: bool, step: int) -> None:
         """Chooses the scale of the next step, as GradScaler.update. Errors: no scale makes the gradients finite."""
         if self._scaler is None:
