@@ -15,7 +15,7 @@ import transformers
 from accelerate.utils import GradScalerKwargs
 from tokenizers import Tokenizer, models
 from torch.nn.functional import cross_entropy
-from transformers.trainer_callback import TrainerCallback
+from transformers.trainer_callback import ProgressCallback, TrainerCallback
 
 from ringmaster.torch import Failed, transformers as subject
 from ringmaster.torch.transformers import Trainer
@@ -195,6 +195,20 @@ class Honoured(Of):
         self.assertEqual(len(norms), PER_EPOCH)
         for value in norms:  # after clipping
             self.assertAlmostEqual(value, 1e-3, delta=1e-5)
+
+    def test_a_worker_that_gets_rank_0_later_shows_the_progress(self):
+        trainer = self.trainer(disable_tqdm=False)
+        (progress,) = (one for one in trainer.callback_handler.callbacks if isinstance(one, ProgressCallback))
+        real = trainer.run._next_step
+
+        def next_step():
+            event = real()
+            trainer.run.rank = 1 if event is not None and event.step < 2 else 0
+            return event
+
+        trainer.run._next_step = next_step
+        trainer.train()
+        self.assertEqual((progress.current_step, trainer.state.global_step), (PER_EPOCH, PER_EPOCH))
 
     def test_label_smoothing(self):
         losses = [self.trainer(label_smoothing_factor=factor, max_steps=1).train().training_loss for factor in (0.0, 0.5)]

@@ -15,6 +15,7 @@ What differs from transformers.Trainer:
 - All workers evaluate and get the same metrics, so callbacks such as EarlyStoppingCallback decide alike.
 - fp16=True computes in float16 on CPUs as well, where transformers uses float32. The scale of the loss is state, and all workers skip
   the same steps; on_pre_optimizer_step and on_optimizer_step are not called in them.
+- When the worker of rank 0 dies, another one gets its rank: state.is_world_process_zero becomes True in the middle of the training.
 - Of new layers, the weights must be equal on all workers: call transformers.set_seed before the model is built, or pass model_init.
 
 An argument, an overridden method or a callback that it would not honour is refused by name before anything starts. Needs
@@ -34,7 +35,13 @@ from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Tupl
 import torch
 import transformers
 from transformers import trainer_utils
-from transformers.trainer_callback import DefaultFlowCallback, ExportableState, TrainerControl, TrainerState
+from transformers.trainer_callback import (
+    DefaultFlowCallback,
+    ExportableState,
+    ProgressCallback,
+    TrainerControl,
+    TrainerState,
+)
 from transformers.trainer_utils import TrainOutput
 
 from . import Step, init
@@ -407,7 +414,13 @@ class Trainer(transformers.Trainer):  # type: ignore[misc, unused-ignore]
         return call
 
     def _set_rank(self) -> None:
-        self.state.is_world_process_zero = self.state.is_local_process_zero = self.run.rank == 0
+        first, was_first = self.run.rank == 0, self.state.is_world_process_zero
+        self.state.is_world_process_zero = self.state.is_local_process_zero = first
+        if was_first or not first:
+            return
+        for callback in self.callback_handler.callbacks:  # the worker that had rank 0 is gone
+            if isinstance(callback, ProgressCallback) and callback.training_bar is None:
+                callback.on_train_begin(self.args, self.state, self.control)
 
     def _begin(self, ignore_keys_for_eval: Optional[List[str]]) -> None:
         self._set_rank()
