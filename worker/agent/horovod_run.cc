@@ -58,11 +58,21 @@ constexpr std::string_view kHorovodFlags[] = {"-v",
                                               "--mpi",
                                               "--jsrun"};
 constexpr std::string_view kTwoValues = "--blacklist-cooldown-range";
+// Letters of options that may have their values in the same word.
+constexpr std::string_view kAttached = "Hpi";
 
-constexpr std::string_view kHostOptions[] = {"-H", "--hosts", "-hostfile", "--hostfile",
-                                             "--host-discovery-script"};
-constexpr std::string_view kHostListOptions[] = {"-H", "--hosts"};
-constexpr std::string_view kFixedHostOptions[] = {"-H", "--hosts", "-hostfile", "--hostfile"};
+// Where the hosts come from. A list and a file are read once; a script makes the job elastic.
+enum class HostSource { kDefault, kList, kFile, kScript };
+struct HostOption {
+  std::string_view name;
+  HostSource source;
+};
+constexpr HostOption kHostOptions[] = {{"-H", HostSource::kList},
+                                       {"--hosts", HostSource::kList},
+                                       {"-hostfile", HostSource::kFile},
+                                       {"--hostfile", HostSource::kFile},
+                                       {"--host-discovery-script", HostSource::kScript}};
+constexpr std::string_view kLoopbackNames[] = {"localhost", "127.0.0.1"};
 constexpr std::string_view kMinimumOptions[] = {"--min-np", "--min-num-proc"};
 constexpr std::string_view kRankOptions[] = {"-np", "--num-proc"};
 constexpr std::string_view kInterfaceOptions[] = {"--network-interfaces", "--network-interface"};
@@ -77,7 +87,8 @@ bool IsAmong(const std::string_view (&list)[n], std::string_view name) {
 // The options of a command, and where the user's program begins.
 struct HorovodCommand {
   std::vector<std::string> options;  // without values
-  std::string hosts;                 // the value of -H
+  HostSource source = HostSource::kDefault;
+  std::string hosts;  // the value of that option
   size_t program = 0;
 
   template <size_t n>
@@ -93,32 +104,31 @@ HorovodCommand ParseHorovod(const std::vector<std::string>& arguments) {
   while (i < arguments.size() && arguments[i].size() > 1 && arguments[i][0] == '-') {
     const std::string& word = arguments[i++];
     const size_t equals = word.find('=');
-    parsed.options.push_back(word.substr(0, equals));
-    const bool lists_hosts = IsAmong(kHostListOptions, parsed.options.back());
-    if (lists_hosts && equals != std::string::npos) parsed.hosts = word.substr(equals + 1);
-    if (lists_hosts && equals == std::string::npos && i < arguments.size()) parsed.hosts = arguments[i];
-    if (equals != std::string::npos || IsAmong(kHorovodFlags, word)) continue;
-    // -H and -p may have their values in the same word.
-    const bool attached = word[1] != '-' && word.size() > 2 &&
-                          (word[1] == 'H' || word[1] == 'p' || word[1] == 'i') &&
-                          !IsAmong(kHostOptions, word);
-    if (attached) parsed.options.back() = word.substr(0, 2);
-    if (attached && word[1] == 'H') parsed.hosts = word.substr(2);
-    if (!attached) i += word == kTwoValues ? 2 : 1;
+    std::string name = word.substr(0, equals);
+    std::string value;
+    const bool attached =
+        word[1] != '-' && word.size() > 2 && kAttached.find(word[1]) != std::string_view::npos;
+    if (equals != std::string::npos) {
+      value = word.substr(equals + 1);
+    } else if (!IsAmong(kHorovodFlags, word)) {
+      if (attached) {
+        name = word.substr(0, 2);
+        value = word.substr(2);
+      } else {
+        if (i < arguments.size()) value = arguments[i];
+        i += word == kTwoValues ? 2 : 1;
+      }
+    }
+    const auto* const option = std::find_if(std::begin(kHostOptions), std::end(kHostOptions),
+                                            [&](const HostOption& one) { return one.name == name; });
+    if (option != std::end(kHostOptions)) {
+      parsed.source = option->source;
+      parsed.hosts = value;
+    }
+    parsed.options.push_back(std::move(name));
   }
   parsed.program = std::min(i, arguments.size());
   return parsed;
-}
-
-// Returns whether a list such as "a:2,b:2" has no other hosts than these.
-bool HasOnly(const std::string& hosts, const std::vector<std::string>& names) {
-  if (hosts.empty()) return false;
-  std::istringstream list(hosts);
-  for (std::string host; std::getline(list, host, ',');) {
-    host.resize(std::min(host.find(':'), host.size()));
-    if (std::find(names.begin(), names.end(), host) == names.end()) return false;
-  }
-  return true;
 }
 
 // Returns the interface of this machine that has an address; empty: none.
@@ -154,6 +164,25 @@ Result<std::vector<Host>> ReadHosts(const std::string& path) {
   return hosts;
 }
 
+// Returns the names of the hosts that a command lists, in a value such as "a:2,b:2" or in a file. Empty: it
+// lists none, or the file cannot be read, which horovodrun reports.
+std::vector<std::string> ListedHosts(const HorovodCommand& command) {
+  std::vector<std::string> names;
+  if (command.source == HostSource::kList) {
+    std::istringstream list(command.hosts);
+    for (std::string host; std::getline(list, host, ',');) names.push_back(host.substr(0, host.find(':')));
+  }
+  if (command.source == HostSource::kFile) {
+    const Result<std::string> text = ReadFile(command.hosts);
+    std::istringstream lines(text.ok() ? *text : "");
+    std::string name;
+    for (std::string line; std::getline(lines, line);) {
+      if (std::istringstream(line) >> name) names.push_back(name);
+    }
+  }
+  return names;
+}
+
 }  // namespace
 
 Result<std::vector<std::string>> HorovodArguments(const std::vector<std::string>& arguments,
@@ -172,15 +201,24 @@ Result<std::vector<std::string>> HorovodArguments(const std::vector<std::string>
     out.push_back(std::move(value));
   };
   if (!parsed.Has(kRankOptions)) add("-np", std::to_string(defaults.ranks));
-  const bool elastic = defaults.min_ranks > 0 && !parsed.Has(kFixedHostOptions);
+  const bool elastic =
+      defaults.min_ranks > 0 && parsed.source != HostSource::kList && parsed.source != HostSource::kFile;
   if (elastic && !parsed.Has(kMinimumOptions)) add("--min-np", std::to_string(defaults.min_ranks));
-  if (!parsed.Has(kHostOptions)) {
+  if (parsed.source == HostSource::kDefault) {
     if (elastic)
       add("--host-discovery-script", defaults.agent + " hosts");
     else
       add("--hostfile", defaults.hosts);
   }
-  const bool alone = parsed.Has(kHostOptions) ? HasOnly(parsed.hosts, defaults.own_names) : defaults.alone;
+  const auto is_own = [&](const std::string& name) {
+    return IsAmong(kLoopbackNames, name) ||
+           std::find(defaults.own_names.begin(), defaults.own_names.end(), name) != defaults.own_names.end();
+  };
+  bool alone = defaults.alone;
+  if (parsed.source != HostSource::kDefault) {
+    const std::vector<std::string> listed = ListedHosts(parsed);
+    alone = !listed.empty() && std::all_of(listed.begin(), listed.end(), is_own);
+  }
   const std::string& interface = alone ? defaults.loopback : defaults.interface;
   if (!parsed.Has(kInterfaceOptions) && !interface.empty()) add("--network-interfaces", interface);
   if (!parsed.Has(kControllerOptions) && !defaults.mpi) out.emplace_back("--gloo");

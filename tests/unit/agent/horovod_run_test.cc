@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "base/file.h"
+
 namespace ringmaster::agent {
 namespace {
 
@@ -56,7 +58,23 @@ TEST(HorovodRun, AJobInOnePodUsesTheInterfaceOfTheLoopback) {
   EXPECT_EQ(interface({"--hosts=job-1-0:1,10.0.0.1:2"}, false), "lo");
   EXPECT_EQ(interface({"--hosts", "job-1-0:1,job-1-1:1"}, true), "eth0");
   EXPECT_EQ(interface({"-H", "job-1-1:1"}, true), "eth0");
-  EXPECT_EQ(interface({"--hostfile", "/mine"}, true), "eth0");
+  EXPECT_EQ(interface({"-H", "localhost:2"}, false), "lo");
+  EXPECT_EQ(interface({"-H", "localhost:1,job-1-1:1"}, true), "eth0");
+  EXPECT_EQ(interface({"-H", ""}, true), "eth0");
+  EXPECT_EQ(interface({"--host-discovery-script", "job-1-0"}, true), "eth0");
+
+  // As horovodrun reads it: the first word of each line.
+  const std::string file = testing::TempDir() + "hosts-of-horovod";
+  const auto of_file = [&](const std::string& text) {
+    EXPECT_TRUE(WriteFileAtomic(file, text).ok());
+    const std::string found = interface({"--hostfile", file}, false);
+    EXPECT_EQ(interface({"-hostfile=" + file}, true), found);
+    return found;
+  };
+  EXPECT_EQ(of_file("job-1-0 slots=2\n10.0.0.1 slots=1"), "lo");
+  EXPECT_EQ(of_file("job-1-0 slots=2\n\njob-1-1 slots=2\n"), "eth0");
+  EXPECT_EQ(of_file(""), "eth0");
+  EXPECT_EQ(interface({"--hostfile", file + ".missing"}, true), "eth0");
 }
 
 TEST(HorovodRun, FindsTheProgramBehindOptionsOfEveryKind) {
