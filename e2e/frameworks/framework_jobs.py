@@ -80,6 +80,7 @@ class FrameworkTest(unittest.TestCase):
         return {"apiVersion": "ringmaster.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": name, "namespace": "default"},
                 "spec": {"workers": {"replicas": replicas, "template": pod, **(workers or {})},
                          "checkpoint": {"volumeClaim": name}, "restart": {"backoff": {"initialSeconds": 1, "maxSeconds": 1}},
+                         "lifecycle": {"cleanPods": "None"},  # their logs are read when the job has ended
                          **self.spec(), **spec}}
 
     def start(self, name, *flags, step=5, **options):
@@ -145,7 +146,8 @@ class FrameworkTest(unittest.TestCase):
 
     def scale_down(self, name, *flags, workers=ELASTIC):
         """Checks that the ranks get SIGTERM, and that fewer continue from the newest checkpoint in the same pods."""
-        pods = self.start(name, *flags, replicas=3, workers=workers)
+        # Steps enough for a busy machine, which sees the first ones late.
+        pods = self.start(name, "--step-seconds", "0.3", *flags, replicas=3, workers=workers)
         self.cluster.kubectl("scale", f"tj/{name}", "--replicas=2")
         self.wait_said(name, lambda line: line.get("world") == 2 and line.get("step"), "two ranks train", self.START_S)
         self.finished(name, 2)

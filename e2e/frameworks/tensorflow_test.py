@@ -20,11 +20,9 @@ class TensorFlow(FrameworkTest):
         return super().command("--strategy", self.STRATEGY, *flags)
 
 
-class Mirrored(TensorFlow):
+class Mirrored(TensorFlow, Faults):
     STRATEGY = "mirrored"
-
-    test_trains = Faults.test_trains
-    test_a_rank_is_killed = Faults.test_a_rank_is_killed
+    SAVES_AT_SIGTERM = False
 
 
 class ParameterServer(TensorFlow):
@@ -32,8 +30,16 @@ class ParameterServer(TensorFlow):
 
     STRATEGY = "ps"
 
+    test_an_import_error_on_one_rank = Faults.test_an_import_error_on_one_rank
+    test_a_wrong_image = Faults.test_a_wrong_image
+    test_a_pod_is_deleted = Faults.test_a_pod_is_deleted
+    test_a_node_is_powered_off = Faults.test_a_node_is_powered_off
+
+    def job(self, name, *flags, **options):
+        return super().job(name, *flags, roles=("chief", "ps"), **options)
+
     def test_trains(self):
-        self.rig.apply(self.job("plain", roles=("chief", "ps")))
+        self.rig.apply(self.job("plain"))
         status = self.finished("plain", 2)
         self.assertEqual(status.get("restarts", {}).get("total", 0), 0)
         ups = sorted((line["role"], line["index"]) for line in self.lines if line.get("up"))
@@ -41,7 +47,7 @@ class ParameterServer(TensorFlow):
 
     def kill(self, name, pod):
         """Starts a job of which the program of this pod is killed. Returns its pods, and when that was."""
-        pods = self.start(name, "--step-seconds", "1", roles=("chief", "ps"))
+        pods = self.start(name, "--step-seconds", "1")
         lost_at = time.time()
         os.kill(self.program(name, pod), signal.SIGKILL)
         return pods, lost_at
@@ -72,6 +78,15 @@ class ParameterServer(TensorFlow):
         self.assertIn("server-1-ps-0 ended with exit code 137", self.cluster.kubectl("events", "--for", "tj/server"))
         self.assertEqual(status["restarts"]["charged"], 1)
         self.kept("server", pods)
+
+    def test_exit_1_until_the_budget_is_spent(self):
+        """Of the chief, which runs the steps."""
+        self.rig.apply(self.job("faulty", "--fail", "exit:chief",
+                                restart={"maxRestarts": 1, "backoff": {"initialSeconds": 1, "maxSeconds": 1}}))
+        status = self.fails("faulty")
+        self.assertEqual((status["lastFailure"]["pod"], status["lastFailure"]["exitCode"]), ("faulty-1-chief-0", 1))
+        self.assertIn("the data is broken", status["lastFailure"]["message"])
+        self.assertEqual((status["attempt"], status["restarts"]["charged"]), (1, 1))
 
 
 if __name__ == "__main__":

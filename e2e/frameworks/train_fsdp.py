@@ -22,8 +22,16 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 
+def link_to(name):
+    def write(link):
+        link.unlink(missing_ok=True)  # left by a program that was killed here
+        link.symlink_to(name)
+    return write
+
+
 def main():
     wanted = program.arguments()
+    program.fail_to_import(wanted, int(os.environ["RANK"]))
     stop = []
     signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
     dist.init_process_group("gloo")
@@ -51,7 +59,7 @@ def main():
         dcp.save({"model": parts, "optimizer": state, "step": torch.tensor(step)}, checkpoint_id=folder)
         if rank == 0:
             before = newest.resolve() if newest.exists() else None
-            program.replace(newest, lambda link: os.symlink(folder.name, link))
+            program.replace(newest, link_to(folder.name))
             if before and before.name != folder.name:
                 shutil.rmtree(before)
 
