@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of mpi4py on real nodes, with Open MPI and with MPICH. No image has an SSH client or server."""
+"""Programs of mpi4py on real nodes, with Open MPI 4 and 5, MPICH and Intel MPI. No image has an SSH client or server."""
 
 import os
 import signal
@@ -14,6 +14,8 @@ class Mpi(FrameworkTest):
     FILES = ("train_mpi.py",)
     MPI = ""  # launch.mpi
     LAUNCHER = ""
+    LAUNCHER_PROCESS = ""  # where it has another name
+    ABI = ""  # of mpi4py
 
     def spec(self):
         return {"framework": "mpi", "launch": {"mpi": self.MPI}}
@@ -22,7 +24,7 @@ class Mpi(FrameworkTest):
         return [self.LAUNCHER, *super().command(*flags)]
 
     def pod(self, command, image=None, user=1000, env=()):
-        return super().pod(command, image, user, [{"name": "MPI4PY_MPIABI", "value": self.MPI}, *env])
+        return super().pod(command, image, user, [{"name": "MPI4PY_MPIABI", "value": self.ABI}, *env])
 
 
 class MpiFaults(Faults):
@@ -44,9 +46,7 @@ class MpiFaults(Faults):
         pods = self.start("launcher")
         lost_at = time.time()
         node = self.cluster.get("pod", "launcher-1-0")["spec"]["nodeName"]
-        found = [pid for pid, name in self.rig.nodes.processes(node) if name.startswith(self.LAUNCHER)]
-        # orterun is the name of mpirun's program.
-        found = found or [pid for pid, _ in self.rig.nodes.processes(node, "orterun")]
+        found = [pid for pid, _ in self.rig.nodes.processes(node, self.LAUNCHER_PROCESS or self.LAUNCHER)]
         self.assertEqual(len(found), 1, found)
         os.kill(found[0], signal.SIGKILL)
         self.pause("launcher", lost_at)
@@ -64,12 +64,27 @@ class MpiFaults(Faults):
 
 
 class OpenMpi(Mpi, MpiFaults):
-    MPI = "openmpi"
+    MPI = ABI = "openmpi"
     LAUNCHER = "mpirun.openmpi"
+    LAUNCHER_PROCESS = "orterun"
+
+
+class OpenMpi5(Mpi, MpiFaults):
+    FRAMEWORK = "openmpi5"
+    MPI = ABI = "openmpi"
+    LAUNCHER = "mpirun"
+    LAUNCHER_PROCESS = "prterun"
 
 
 class Mpich(Mpi, MpiFaults):
-    MPI = "mpich"
+    MPI = ABI = "mpich"
+    LAUNCHER = "mpiexec.hydra"
+
+
+class IntelMpi(Mpi, MpiFaults):
+    FRAMEWORK = "intelmpi"
+    MPI = "intel"
+    ABI = "mpich"
     LAUNCHER = "mpiexec.hydra"
 
 
