@@ -151,6 +151,12 @@ RM_API rm_status rm_join(rm_run* run, const rm_config* config, const rm_tensor* 
  * memory on the stream without waiting, and none of these functions makes the thread wait for the GPU.
  */
 RM_API rm_status rm_set_stream(rm_run* run, void* stream);
+/*
+ * Waits until the GPU has done the work of rm_add and rm_gradient so far: for programs that do not know their
+ * stream. Such a program waits for its gradients before rm_add, and calls this before it changes or frees
+ * them, and before it uses what rm_gradient has written. Returns at once with RM_DEVICE_HOST.
+ */
+RM_API rm_status rm_synchronize(rm_run* run);
 
 /* Ends the job with this message, for example the traceback of an error that a restart would not resolve. */
 RM_API rm_status rm_fail(rm_run* run, const char* message);

@@ -7,6 +7,7 @@ import ctypes
 import os
 import pathlib
 import sys
+import warnings
 from typing import List, Optional, Sequence, Tuple
 
 from ._errors import Error, Failed
@@ -94,6 +95,7 @@ _SIGNATURES = {
     "rm_has_agent": (ctypes.c_int32, [_RUN]),
     "rm_join": (ctypes.c_int, [_RUN, ctypes.POINTER(Config), ctypes.POINTER(Tensor), ctypes.c_int32]),
     "rm_set_stream": (ctypes.c_int, [_RUN, ctypes.c_void_p]),
+    "rm_synchronize": (ctypes.c_int, [_RUN]),
     "rm_fail": (ctypes.c_int, [_RUN, ctypes.c_char_p]),
     "rm_next": (ctypes.c_int, [_RUN, ctypes.POINTER(Event)]),
     "rm_describe": (
@@ -184,6 +186,16 @@ def plugin() -> pathlib.Path:
     return _path.resolve().parent / "libringmaster_cuda.so"
 
 
+def has_plugin() -> bool:
+    """Returns whether gradients on a GPU can be summed there, and warns if not."""
+    path = plugin()
+    if not path.exists():
+        warnings.warn(
+            f"ringmaster: {path} does not exist, so gradients are copied to the CPU and summed there", stacklevel=3
+        )
+    return path.exists()
+
+
 def samples(
     seed: int, dataset_size: int, samples_per_step: int, micro_batches: int, step: int, v: int
 ) -> List[int]:
@@ -251,10 +263,10 @@ class Handle:
         raise Failed(self.exit_code(), message)
 
     def _handle(self) -> int:
-        if not self.open:
+        run = self._run
+        if run is None or os.getpid() != self._process:
             raise Error("the run is closed")
-        assert self._run is not None
-        return self._run
+        return run
 
     def exit_code(self) -> int:
         return int(self._library.rm_exit_code(self._run)) if self.open else 1
@@ -273,6 +285,10 @@ class Handle:
     def set_stream(self, stream: int) -> None:
         """Sets the CUDA stream, as an address, that computes gradients and uses their means. REQUIRES: joined."""
         self._check(self._library.rm_set_stream(self._handle(), stream))
+
+    def synchronize(self) -> None:
+        """Waits until the GPU has done the work of `add` and `gradient` so far. REQUIRES: joined."""
+        self._check(self._library.rm_synchronize(self._handle()))
 
     def fail(self, message: str) -> None:
         """Ends the job with this message. The process should then end with exit_code()."""

@@ -54,7 +54,7 @@ class Run(_run.Run[StepT], Generic[StepT]):
 
     @abc.abstractmethod
     def _like_parameters(self, leaves: Sequence[Any]) -> Any:
-        """Returns arrays of NumPy, float32, in the structure of the parameters."""
+        """Returns arrays, float32, in the structure of the parameters."""
 
     @abc.abstractmethod
     def _parameters(self) -> Any:
@@ -124,11 +124,26 @@ class Run(_run.Run[StepT], Generic[StepT]):
                 f"step.add: the gradients have the shapes {shapes}, and the parameters have {self._shapes}"
             )
         step._set_loss(float(loss))
-        for index, (_, leaf) in enumerate(leaves):
-            values = numpy.ascontiguousarray(leaf, dtype=numpy.float32)
+        self._add_gradients(step, [leaf for _, leaf in leaves])
+
+    def _add_gradients(self, step: Step, gradients: Sequence[Any]) -> None:
+        """Adds the gradients, by tensor, times the weight of the micro-batch."""
+        import numpy
+
+        for tensor, gradient in enumerate(gradients):
+            values = numpy.ascontiguousarray(gradient, dtype=numpy.float32)
             if step._weight != 1.0:
                 values = values * numpy.float32(step._weight)
-            step._add(index, values.ctypes.data)
+            step._add(tensor, values.ctypes.data)
+
+    def _mean_gradients(self) -> List[Any]:
+        """Returns the means over the micro-batches, by tensor, float32. REQUIRES: the step is reduced."""
+        import numpy
+
+        means = [numpy.empty(shape, numpy.float32) for shape in self._shapes]
+        for tensor, values in enumerate(means):
+            self._native.gradient(tensor, values.ctypes.data)
+        return means
 
     def _commit(
         self, step: Step, update: Callable[[Any], Any], clip_norm: Optional[float], learning_rate: float
@@ -140,11 +155,7 @@ class Run(_run.Run[StepT], Generic[StepT]):
         if not step._reduce():
             return False
         assert step.gradient_norm is not None
-        gradients = []
-        for index, shape in enumerate(self._shapes):
-            values = numpy.empty(shape, numpy.float32)
-            self._native.gradient(index, values.ctypes.data)
-            gradients.append(values)
+        gradients = self._mean_gradients()
         if clip_norm is not None and step.gradient_norm > clip_norm:
             factor = numpy.float32(clip_norm / step.gradient_norm)
             gradients = [values * factor for values in gradients]

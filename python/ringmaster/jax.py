@@ -22,6 +22,7 @@ for step in run.steps(1000):
 
 from __future__ import annotations
 
+import ctypes
 import os
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -57,6 +58,7 @@ class Run(_trees.Run[Step]):
     def __init__(self, settings: _run.Settings) -> None:
         super().__init__(settings)
         self.state: Dict[str, Any] = {}  # what was registered, by name, as of the last step
+        self._memory: Any = None  # the GPU whose memory has the sums; None: the host's memory has them
 
     def register(self, **values: Any) -> None:
         """Names what is state: it is in checkpoints, and a joining worker gets it.
@@ -108,6 +110,59 @@ class Run(_trees.Run[Step]):
         flags = [flag for flag in os.environ.get("XLA_FLAGS", "").split() if flag.startswith("--xla_cpu")]
         return " ".join([text, f"threads {threads}", *sorted(flags)])
 
+    def _gpu(self) -> Optional[int]:
+        leaves = [leaf for _, leaf in self._leaves(self._parameters())]
+        devices = {device for leaf in leaves if isinstance(leaf, jax.Array) for device in leaf.devices()}
+        if len(devices) != 1 or not all(isinstance(leaf, jax.Array) for leaf in leaves):
+            return None
+        device = devices.pop()
+        ordinal = _cuda_ordinal(device)
+        if ordinal is None or not _native.has_plugin():
+            return None
+        self._memory = device
+        return ordinal
+
+    # XLA computes on streams that it does not name, so the two wait for each other.
+
+    def _add_gradients(self, step: _trees.Step, gradients: Sequence[Any]) -> None:
+        if self._memory is None:
+            return super()._add_gradients(step, gradients)
+        values = [jax.device_put(jax.numpy.asarray(leaf, jax.numpy.float32), self._memory) for leaf in gradients]
+        if step._weight != 1.0:
+            values = [value * numpy.float32(step._weight) for value in values]
+        jax.block_until_ready(values)
+        for tensor, value in enumerate(values):
+            step._add(tensor, value.unsafe_buffer_pointer())
+        self._native.synchronize()  # XLA may use the memory again when `values` is gone
+
+    def _mean_gradients(self) -> List[Any]:
+        if self._memory is None:
+            return super()._mean_gradients()
+        # No other code has seen these arrays, so none can notice that they change.
+        means = [jax.numpy.zeros(shape, jax.numpy.float32, device=self._memory) for shape in self._shapes]
+        jax.block_until_ready(means)
+        for tensor, values in enumerate(means):
+            self._native.gradient(tensor, values.unsafe_buffer_pointer())
+        self._native.synchronize()
+        return means
+
+    def _add_floats(self, step: _run.Step, tensor: int, values: "ctypes.Array[ctypes.c_float]") -> bool:
+        if self._memory is None:
+            return super()._add_floats(step, tensor, values)
+        held = jax.device_put(numpy.array(values, numpy.float32), self._memory).block_until_ready()
+        step._add(tensor, held.unsafe_buffer_pointer())
+        self._native.synchronize()
+        return not step._interrupted
+
+    def _mean_floats(self, tensor: int, elements: int) -> List[float]:
+        if self._memory is None:
+            return super()._mean_floats(tensor, elements)
+        means = jax.numpy.zeros(elements, jax.numpy.float32, device=self._memory).block_until_ready()
+        self._native.gradient(tensor, means.unsafe_buffer_pointer())
+        self._native.synchronize()
+        values: List[float] = means.tolist()
+        return values
+
     def _as_array(self, value: Any) -> Optional[_state.Array]:
         if isinstance(value, jax.Array):
             if jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key):
@@ -141,6 +196,13 @@ class Run(_trees.Run[Step]):
                 loaded = jax.device_put(loaded, leaf.sharding)
             leaves.append(loaded)
         self.state = jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(self.state), leaves)
+
+
+def _cuda_ordinal(device: Any) -> Optional[int]:
+    """Returns the number that CUDA has for a device of JAX in this process; None: it is no device of CUDA."""
+    if device.platform not in ("gpu", "cuda") or "cuda" not in device.client.platform_version.lower():
+        return None
+    return int(device.local_hardware_id)
 
 
 def _path_name(path: Sequence[Any]) -> str:

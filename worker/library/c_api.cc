@@ -220,6 +220,14 @@ rm_status rm_set_stream(rm_run* run, void* stream) {
   });
 }
 
+rm_status rm_synchronize(rm_run* run) {
+  return Guard(run, [&](Session& session) {
+    if (!session.joined()) return Say(run, RM_INVALID, "rm_synchronize: call rm_join first");
+    const Status done = session.Synchronize();
+    return done.ok() ? RM_OK : Answer(run, session, done.error());
+  });
+}
+
 rm_status rm_fail(rm_run* run, const char* message) {
   return Guard(run, [&](Session& session) {
     return Answer(run, session, session.Fail(Text(message).substr(0, kMaxMessage)));

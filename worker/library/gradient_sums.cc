@@ -103,6 +103,11 @@ void GradientSums::Commit() {
   ++step_;
 }
 
+Status GradientSums::Synchronize() {
+  RM_TRY(device_->BindThread());
+  return device_->Sync();
+}
+
 Status GradientSums::Begin(const trainer::Communicators& comms, uint64_t version, int first, int end) {
   comms_ = comms;
   first_ = first;

@@ -76,6 +76,8 @@ class GradientSums {
 
   // The stream that computes gradients and reads their means, from the next call on.
   void SetStream(device::ForeignStream stream) { stream_ = stream; }
+  // Waits until the device has done the work of all calls so far.
+  Status Synchronize();
 
   // Begins an attempt at a step in which this worker owns the micro-batches [first, end). `version` changes
   // whenever the state changes. The communicators live until Reduce or Abandon.

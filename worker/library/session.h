@@ -94,6 +94,8 @@ class Session {
   Result<Verdict> EndMicroBatch(double loss);
   // REQUIRES: joined(). As GradientSums::SetStream.
   void SetStream(device::ForeignStream stream) { sums_->SetStream(stream); }
+  // REQUIRES: joined(). As GradientSums::Synchronize. Errors: the session has failed.
+  Status Synchronize();
   bool in_step() const { return in_step_; }
   uint64_t world() const { return static_cast<uint64_t>(event_.world); }
   // Whether a micro-batch was computed in this attempt.
@@ -170,6 +172,8 @@ class Session {
   // Ends the job, and fails.
   Error EndJob(int exit_code, const std::string& message);
   Error FailWith(int exit_code, const std::string& message);
+  // Fails because of the device that has the sums.
+  Error DeviceFailed(const Error& error);
   Event MakeEvent(EventKind kind) const;
   // Begins an attempt at a step in the sums. Returns its event.
   Result<Event> BeginAttempt();

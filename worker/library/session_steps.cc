@@ -149,11 +149,19 @@ Result<Session::Verdict> Session::VerdictOf(const Status& outcome) {
   return Verdict::kRepeat;
 }
 
+Error Session::DeviceFailed(const Error& error) {
+  return FailWith(error.code == Code::kGone ? kExitDevice : kExitInternal, error.message);
+}
+
+Status Session::Synchronize() {
+  const Status done = sums_->Synchronize();
+  return done.ok() ? done : DeviceFailed(done.error());
+}
+
 Status Session::ReadGradient(int tensor, std::span<float> values) {
   const Status read = sums_->Read(tensor, values);
-  if (read.ok()) return Ok();
   // The program may have changed a part of its state, so it cannot attempt the step again.
-  return FailWith(read.error().code == Code::kGone ? kExitDevice : kExitInternal, read.error().message);
+  return read.ok() ? read : DeviceFailed(read.error());
 }
 
 Result<Session::StepResult> Session::Reduce() {

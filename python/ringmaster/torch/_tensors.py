@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import ctypes
-import warnings
 from typing import Any, Dict, Mapping, Optional
 
 import torch
@@ -35,11 +34,7 @@ def memory_of_sums(parameters: Mapping[str, torch.Tensor]) -> torch.device:
         )
     if len(places) != 1 or not gpus:
         return cpu
-    plugin = _native.plugin()
-    if not plugin.exists():
-        warnings.warn(
-            f"ringmaster: {plugin} does not exist, so gradients are copied to the CPU and summed there", stacklevel=2
-        )
+    if not _native.has_plugin():
         return cpu
     if torch.cuda.current_device() != gpus[0].index:
         raise Error(

@@ -341,6 +341,7 @@ TEST(CApi, AGpuNeedsThePluginNextToTheLibrary) {
   config.device = 2;
   Program program;
   EXPECT_EQ(rm_set_stream(program.run(), nullptr), RM_INVALID);
+  EXPECT_EQ(rm_synchronize(program.run()), RM_INVALID);
   EXPECT_EQ(rm_join(program.run(), &config, tensors.data(), 1), RM_INVALID);
   EXPECT_THAT(rm_error(program.run()), HasSubstr("rm_config.device: must be"));
   config.device = RM_DEVICE_CUDA;
