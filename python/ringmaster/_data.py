@@ -13,6 +13,7 @@ class Source(abc.ABC):
     """Thread-safety: not thread-safe."""
 
     size: Optional[int] = None  # samples; None: unknown, or a function decides what a micro-batch is
+    random: bool = True  # whether `get` may use random numbers
 
     def stamp(self, step: int) -> Optional[int]:
         """Returns a number that differs for other data of this step, below 2**48: equal on all workers. None: nothing does."""
@@ -36,6 +37,8 @@ class Function(Source):
 
 class Arrays(Source):
     """A tuple, a dict or a single one of arrays, whose first dimension is the samples."""
+
+    random = False
 
     def __init__(self, data: Any, take: Callable[[Any, Sequence[int]], Any]) -> None:
         arrays = _arrays_of(data)

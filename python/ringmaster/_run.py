@@ -104,7 +104,8 @@ class Step:
         """
         source = self._run._cached_source(data, collate_fn, num_workers)
         for v in self._next_micro_batch(source.size, source.stamp):
-            self._run._seed_micro_batch(self.number, v)
+            if source.random:
+                self._run._seed_micro_batch(self.number, v)
             batch = source.get(self.number, v, self.samples)
             # Whether another process read the samples makes no difference.
             self._run._seed_micro_batch(self.number, v)

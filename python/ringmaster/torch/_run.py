@@ -73,12 +73,14 @@ class Run(_run.Run[Step]):
         self._parameters: List[torch.nn.Parameter] = []
         self._names: List[str] = []
         self._memory = torch.device("cpu")  # where gradients are summed
+        self._on_gpu = False  # whether that is a GPU
         # Memory that is `grad` in each step, float32 in self._memory, (elements); None: its `grad` has another form.
         self._gradients: List[Optional[torch.Tensor]] = []
         self._direct: List[
             Optional[bool]
         ] = []  # whether its gradient arrives once per backward; None: unknown so far
         self._arrivals: List[int] = []  # gradients that arrived in the current micro-batch
+        self._arrived = (ctypes.c_float * 0)()  # whether one arrived: what the micro-batch adds to the sums
         self._used: List[bool] = []  # by the last reduction
         self._frozen: List[Tuple[str, torch.nn.Parameter]] = []  # of optimizers, but without a gradient
         self._fixed: List[Tuple[str, torch.Tensor]] = []  # what no micro-batch may change
@@ -182,9 +184,11 @@ class Run(_run.Run[Step]):
         if count == 0:
             return []
         self._memory = _tensors.memory_of_sums(dict(trained))
+        self._on_gpu = self._memory.type == "cuda"
         self._gradients = [None] * count
         self._direct = [None] * count
         self._arrivals = [0] * count
+        self._arrived = (ctypes.c_float * count)()
         self._used = [False] * count
         tensors = [_run.Tensor(name, p.numel()) for name, p in zip(self._names, self._parameters)]
         for name, value in self._objects.items():
@@ -224,7 +228,7 @@ class Run(_run.Run[Step]):
         return f"{text} matmul {torch.get_float32_matmul_precision()}"
 
     def _gpu(self) -> Optional[int]:
-        return self._memory.index if self._memory.type == "cuda" else None
+        return self._memory.index if self._on_gpu else None
 
     def _describe(self, encoder: _state.Encoder) -> Any:
         return {name: _objects.describe(name, value, encoder) for name, value in self._objects.items()}
@@ -359,29 +363,29 @@ class Run(_run.Run[Step]):
             raise _Interrupted
 
     def _add_gradient(self, i: int) -> None:
-        gradient = self._parameters[i].grad
-        self._parameters[i].grad = None
-        if gradient is None or self._step is None:
+        parameter = self._parameters[i]
+        gradient = parameter.grad
+        parameter.grad = None
+        if gradient is None:
             return
         if gradient.layout != torch.strided:
             raise Error(
                 f"the gradient of {self._names[i]} is sparse ({gradient.layout}), and the sums are dense: create the layer with "
                 "sparse=False"
             )
-        values = gradient.detach().to(self._memory, torch.float32)
-        if self._inverse_scale != 1.0:
-            values = values * self._inverse_scale
-        self._add_values(i, self._scaler.finite(values))
+        if self._inverse_scale != 1.0 or self._scaler.enabled:
+            gradient = self._scaler.finite(gradient.to(self._memory, torch.float32) * self._inverse_scale)
+        self._add_values(i, gradient)
 
     def _add_values(self, tensor: int, values: torch.Tensor) -> None:
         assert self._step is not None
-        held = values.to(self._memory).contiguous()
+        held = values.to(self._memory, torch.float32).contiguous()
         self._set_stream()
         # The stream runs what it gets later after the sums have read `held`, so the memory may be used again.
         self._step._add(tensor, held.data_ptr())
 
     def _add_floats(self, step: _run.Step, tensor: int, values: "ctypes.Array[ctypes.c_float]") -> bool:
-        if self._memory.type == "cpu":
+        if not self._on_gpu:
             return super()._add_floats(step, tensor, values)
         self._add_values(tensor, torch.tensor(list(values)))
         return not step._interrupted
@@ -391,7 +395,7 @@ class Run(_run.Run[Step]):
         return values
 
     def _set_stream(self) -> None:
-        if self._memory.type == "cuda":
+        if self._on_gpu:
             self._native.set_stream(torch.cuda.current_stream(self._memory).cuda_stream)
 
     def _mean_in(self, values: torch.Tensor, tensor: int) -> torch.Tensor:
@@ -408,9 +412,8 @@ class Run(_run.Run[Step]):
                     "optimizer. Initialize parameters before run.steps(...)"
                 )
         self._buffers.take_changes(step._weight, self._add_values)
-        self._add_values(
-            self._used_tensor, torch.tensor([float(arrivals > 0) for arrivals in self._arrivals])
-        )
+        self._arrived[:] = [float(arrivals > 0) for arrivals in self._arrivals]
+        self._add_floats(step, self._used_tensor, self._arrived)
         if self._scaler.enabled:
             self._add_values(self._overflow_tensor, self._scaler.overflow)
 
