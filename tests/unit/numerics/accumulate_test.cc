@@ -163,6 +163,14 @@ TEST(Kernels, EveryInstructionSetGivesTheSameBits) {
       for (const int64_t count : {int64_t{0}, int64_t{1}, int64_t{15}, int64_t{17}, int64_t{1000}, kBlock}) {
         EXPECT_EQ(std::bit_cast<uint64_t>(k.sum_squares(fits.data(), count)),
                   std::bit_cast<uint64_t>(plain.sum_squares(fits.data(), count)));
+        // Of the fast numerics. What is behind `count` stays.
+        std::vector<float> sums(any), want_sums(any), out(kBlock), want_out(kBlock);
+        k.add(fits.data(), count, sums.data());
+        plain.add(fits.data(), count, want_sums.data());
+        k.multiply(any.data(), count, 0.125F, out.data());
+        plain.multiply(any.data(), count, 0.125F, want_out.data());
+        ASSERT_EQ(std::memcmp(sums.data(), want_sums.data(), kBlock * sizeof(float)), 0);
+        ASSERT_EQ(std::memcmp(out.data(), want_out.data(), kBlock * sizeof(float)), 0);
       }
     }
   }

@@ -20,6 +20,7 @@
 #include "base/check.h"
 #include "worker/compute/device/gradient_device.h"
 #include "worker/compute/numerics/exact.h"
+#include "worker/fabric/copy.h"
 
 namespace ringmaster::device {
 
@@ -54,7 +55,7 @@ class HostGradientDevice : public Interface {
   }
   Status Copy(std::span<const std::byte> from, std::span<std::byte> to) override {
     CHECK(from.size() == to.size());
-    if (from.data() != to.data()) std::ranges::copy(from, to.begin());
+    if (from.data() != to.data()) fabric::CopyBytes(to.data(), from.data(), from.size());
     return Ok();
   }
 
@@ -101,18 +102,19 @@ class HostGradientDevice : public Interface {
 
   Status Add(std::span<const float> gradients, bool overwrite, std::span<float> sums) override {
     CHECK(gradients.size() <= sums.size());
-    if (overwrite) {
-      std::ranges::copy(gradients, sums.begin());
-      std::ranges::fill(sums.subspan(gradients.size()), 0.0f);
-    } else {
-      for (size_t i = 0; i < gradients.size(); ++i) sums[i] += gradients[i];
+    if (!overwrite) {
+      numerics::Add(gradients, sums.first(gradients.size()));
+      return Ok();
     }
+    // Peers have read these sums.
+    fabric::CopyBytes(std::as_writable_bytes(sums).data(), std::as_bytes(gradients).data(),
+                      gradients.size_bytes());
+    std::ranges::fill(sums.subspan(gradients.size()), 0.0f);
     return Ok();
   }
 
   Status Scale(std::span<const float> sums, float factor, std::span<float> out) override {
-    CHECK(out.size() == sums.size());
-    for (size_t i = 0; i < out.size(); ++i) out[i] = sums[i] * factor;
+    numerics::Multiply(sums, factor, out);
     return Ok();
   }
 

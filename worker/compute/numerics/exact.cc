@@ -132,6 +132,16 @@ double Norm(std::span<const float> values) {
   return std::sqrt(sum + group);
 }
 
+void Add(std::span<const float> values, std::span<float> sums) {
+  CHECK(values.size() == sums.size());
+  AvailableKernels().front().add(values.data(), static_cast<int64_t>(values.size()), sums.data());
+}
+
+void Multiply(std::span<const float> values, float factor, std::span<float> out) {
+  CHECK(values.size() == out.size());
+  AvailableKernels().front().multiply(values.data(), static_cast<int64_t>(values.size()), factor, out.data());
+}
+
 double OrderedSum(std::span<const double> values) {
   double sum = 0;
   for (const double value : values) sum += value;

@@ -107,6 +107,11 @@ inline constexpr int64_t kNormGroup = 256;
 double Norm(std::span<const float> values);
 double NormReference(std::span<const float> values);
 
+// Fast numerics, element by element: sums += values, and out = values * factor. `out` may be the memory of
+// `values`. Subnormals as on the calling thread.
+void Add(std::span<const float> values, std::span<float> sums);
+void Multiply(std::span<const float> values, float factor, std::span<float> out);
+
 // Returns the sum in index order.
 double OrderedSum(std::span<const double> values);
 

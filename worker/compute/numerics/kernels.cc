@@ -89,23 +89,37 @@ RM_BODY double SumSquares(const float* values, int64_t count) {
   return lanes[0];
 }
 
-#define RM_VARIANT(name, attribute)                                                                   \
-  namespace name {                                                                                    \
-  attribute uint32_t Max(const float* v) { return MaxBits(v); }                                       \
-  attribute void Set(const float* v, float scale, int32_t* sums) { Quantise<false>(v, scale, sums); } \
-  attribute void Add(const float* v, float scale, int32_t* sums) { Quantise<true>(v, scale, sums); }  \
-  attribute void SetWide(const float* v, float scale, float limb, int32_t* sums) {                    \
-    QuantiseWide<false>(v, scale, limb, sums);                                                        \
-  }                                                                                                   \
-  attribute void AddWide(const float* v, float scale, float limb, int32_t* sums) {                    \
-    QuantiseWide<true>(v, scale, limb, sums);                                                         \
-  }                                                                                                   \
-  attribute void Dec(const int32_t* s, double factor, float* out) { DecodeBlock(s, factor, out); }    \
-  attribute void DecWide(const int32_t* s, double factor, double limb, float* out) {                  \
-    DecodeWide(s, factor, limb, out);                                                                 \
-  }                                                                                                   \
-  attribute double Squares(const float* v, int64_t count) { return SumSquares(v, count); }            \
-  constexpr Kernels kKernels{#name, Max, Set, Add, SetWide, AddWide, Dec, DecWide, Squares};          \
+RM_BODY void AddTo(const float* values, int64_t count, float* sums) {
+  RM_NO_OVERLAP
+  for (int64_t i = 0; i < count; ++i) sums[i] += values[i];
+}
+
+RM_BODY void MultiplyTo(const float* values, int64_t count, float factor, float* out) {
+  RM_NO_OVERLAP
+  for (int64_t i = 0; i < count; ++i) out[i] = values[i] * factor;
+}
+
+#define RM_VARIANT(name, attribute)                                                                         \
+  namespace name {                                                                                          \
+  attribute uint32_t Max(const float* v) { return MaxBits(v); }                                             \
+  attribute void Set(const float* v, float scale, int32_t* sums) { Quantise<false>(v, scale, sums); }       \
+  attribute void Add(const float* v, float scale, int32_t* sums) { Quantise<true>(v, scale, sums); }        \
+  attribute void SetWide(const float* v, float scale, float limb, int32_t* sums) {                          \
+    QuantiseWide<false>(v, scale, limb, sums);                                                              \
+  }                                                                                                         \
+  attribute void AddWide(const float* v, float scale, float limb, int32_t* sums) {                          \
+    QuantiseWide<true>(v, scale, limb, sums);                                                               \
+  }                                                                                                         \
+  attribute void Dec(const int32_t* s, double factor, float* out) { DecodeBlock(s, factor, out); }          \
+  attribute void DecWide(const int32_t* s, double factor, double limb, float* out) {                        \
+    DecodeWide(s, factor, limb, out);                                                                       \
+  }                                                                                                         \
+  attribute double Squares(const float* v, int64_t count) { return SumSquares(v, count); }                  \
+  attribute void Sum(const float* v, int64_t count, float* sums) { AddTo(v, count, sums); }                 \
+  attribute void Multiply(const float* v, int64_t count, float factor, float* out) {                        \
+    MultiplyTo(v, count, factor, out);                                                                      \
+  }                                                                                                         \
+  constexpr Kernels kKernels{#name, Max, Set, Add, SetWide, AddWide, Dec, DecWide, Squares, Sum, Multiply}; \
   }
 
 RM_VARIANT(plain, )

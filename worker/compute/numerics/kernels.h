@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The inner loops of the exact numerics, compiled once per instruction set (engine/cpu_variants.h). Internal
-// to numerics and its tests, which run every variant that this CPU supports and compare the bits.
+// The inner loops of the exact and the fast numerics, compiled once per instruction set
+// (engine/cpu_variants.h). Internal to numerics and its tests, which run every variant that this CPU supports
+// and compare the bits.
 //
-// Kernels run in the scope of a KeepSubnormals (base/subnormals.h): trainers flush subnormals elsewhere.
+// Those of the exact numerics run in the scope of a KeepSubnormals (base/subnormals.h): trainers flush
+// subnormals elsewhere.
 //
 // A kernel works on one block, shape (kBlock), unless it takes a count. Pointers may be equal (in place) but
 // must not overlap partly. Thread-safe: the kernels have no state.
@@ -33,6 +35,9 @@ struct Kernels {
   // Returns the sum of squares of values, shape (count). Element i is added to lane i mod 16; the lanes are
   // then added by halves.
   double (*sum_squares)(const float* values, int64_t count);
+  // Fast numerics, shape (count): sums += values, and out = values * factor.
+  void (*add)(const float* values, int64_t count, float* sums);
+  void (*multiply)(const float* values, int64_t count, float factor, float* out);
 };
 
 // Returns the variants that this CPU supports, fastest first; the last one is plain C++.
