@@ -40,7 +40,8 @@ class Arrays(Source):
 
     random = False
 
-    def __init__(self, data: Any, take: Callable[[Any, Sequence[int]], Any]) -> None:
+    def __init__(self, data: Any, take: Callable[[List[Any], Sequence[int]], List[Any]]) -> None:
+        """take(arrays, indices): returns the rows `indices` of each array."""
         arrays = _arrays_of(data)
         sizes = sorted({int(array.shape[0]) for array in arrays})
         if len(sizes) != 1:
@@ -52,11 +53,12 @@ class Arrays(Source):
         self._take = take
 
     def get(self, step: int, v: int, indices: Sequence[int]) -> Any:
+        rows = self._take(_arrays_of(self._data), indices)
         if isinstance(self._data, tuple):
-            return tuple(self._take(array, indices) for array in self._data)
+            return tuple(rows)
         if isinstance(self._data, dict):
-            return {name: self._take(array, indices) for name, array in self._data.items()}
-        return self._take(self._data, indices)
+            return dict(zip(self._data, rows))
+        return rows[0]
 
 
 class Samples(Source):

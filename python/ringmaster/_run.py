@@ -430,7 +430,7 @@ class Run(abc.ABC, Generic[StepT]):
         random.seed(seed)
         numpy = sys.modules.get("numpy")
         if numpy is not None:
-            numpy.random.seed([seed & 0xFFFFFFFF, seed >> 32])
+            numpy.random.seed(seed & 0xFFFFFFFF)
 
     def _exit_code(self, error: BaseException) -> Optional[int]:
         """Returns the exit code for an exception that a restart may resolve, None for a mistake in the program."""

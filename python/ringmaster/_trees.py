@@ -175,10 +175,11 @@ def mapping_fingerprint(run: Run[Any], framework: str, objects: Mapping[str, Any
     }
 
 
-def _take(array: Any, indices: Sequence[int]) -> Any:
+def _take(arrays: Sequence[Any], indices: Sequence[int]) -> List[Any]:
     import numpy
 
-    return array[numpy.asarray(indices, dtype=numpy.int64)]
+    rows = numpy.asarray(indices, dtype=numpy.int64)
+    return [array[rows] for array in arrays]
 
 
 def _stack(samples: List[Any]) -> Any:

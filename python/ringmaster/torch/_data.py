@@ -21,12 +21,14 @@ _PR_SET_PDEATHSIG = 1
 _Key = Tuple[int, int, List[int]]  # step, micro-batch, samples
 
 
-def take(array: Any, indices: Sequence[int]) -> Any:
-    """Returns the rows `indices` of a tensor or of an array of NumPy."""
-    if isinstance(array, torch.Tensor):
-        # The same as array[indices], in half the time.
-        return array.index_select(0, torch.as_tensor(indices, dtype=torch.int64, device=array.device))
-    return array[list(indices)]
+def take(arrays: Sequence[Any], indices: Sequence[int]) -> List[Any]:
+    """Returns the rows `indices` of tensors and of arrays of NumPy."""
+    rows = torch.as_tensor(indices, dtype=torch.int64)
+    # index_select does what array[rows] does, in half the time.
+    return [
+        array.index_select(0, rows.to(array.device)) if isinstance(array, torch.Tensor) else array[list(indices)]
+        for array in arrays
+    ]
 
 
 def is_array(value: Any) -> bool:
@@ -201,7 +203,7 @@ def seed_all(seed: int) -> None:
     random.seed(seed)
     numpy = sys.modules.get("numpy")
     if numpy is not None:
-        numpy.random.seed([seed & 0xFFFFFFFF, seed >> 32])
+        numpy.random.seed(seed & 0xFFFFFFFF)  # more bits, as an array, take it ten times as long
     # torch.manual_seed formats the stack for each type of device that is not there: a millisecond or more in each micro-batch.
     kind = _accelerator()
     if kind not in ("", "cuda"):
