@@ -13,18 +13,20 @@ import ctypes
 import dataclasses
 import errno
 import math
+import operator
 import os
 import random
 import sys
 import types
 import weakref
-from typing import Any, Callable, Generic, Iterator, List, Mapping, Optional, Tuple, Type, TypeVar
+from typing import Any, Callable, Container, Generic, Iterable, Iterator, List, Mapping, Optional, Tuple, Type, TypeVar
 
 from . import _data, _native, _state, _stream
 from ._errors import Error, Stopped, describe_exception
 
 _STAMP = "stamp of the data"  # the tensor that has the bits of Source.stamp, by which workers notice that their data differ
 _STAMP_BITS = 48
+_TRANSPORTS = ("auto", "shm", "ucx")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +52,13 @@ class Settings:
     data_fingerprint: str = ""
     transport: Optional[str] = None
 
+    def __post_init__(self) -> None:
+        # Also of NumPy, for example.
+        for name in ("micro_batches", "samples_per_step", "seed", "checkpoint_every", "checkpoint_keep"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, _integer(name, value))
+
     def check(self) -> None:
         """Errors: a value out of range, by its name."""
         if not 1 <= self.micro_batches <= 65536:
@@ -66,6 +75,21 @@ class Settings:
             raise Error(f"seed is {self.seed}: it is 0 to 2**64 - 1")
         if self.numerics not in _native.NUMERICS:
             raise Error(f"numerics is {self.numerics!r}: it is one of {', '.join(_native.NUMERICS)}")
+        if self.checkpoint_every is not None and self.checkpoint_every < 0:
+            raise Error(f"checkpoint_every is {self.checkpoint_every}: it is at least 0")
+        if self.checkpoint_keep is not None and self.checkpoint_keep < 1:
+            raise Error(f"checkpoint_keep is {self.checkpoint_keep}: it is at least 1")
+        if not isinstance(self.data_fingerprint, str):
+            raise Error(f"data_fingerprint is {self.data_fingerprint!r}: it is a string")
+        if self.transport not in (None, *_TRANSPORTS):
+            raise Error(f"transport is {self.transport!r}: it is one of {', '.join(_TRANSPORTS)}")
+
+
+def _integer(name: str, value: Any) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise Error(f"{name} is {value!r}: it is an integer") from None
 
 
 class Step:
@@ -265,6 +289,7 @@ class Run(abc.ABC, Generic[StepT]):
         """
         if self._joined:
             raise Error("run.steps was called before: a run has one loop over its steps")
+        total = _integer("the number of steps", total)
         if total < 1:
             raise Error(f"run.steps({total}): a run has at least one step")
         self._joined = True
@@ -445,6 +470,18 @@ class Run(abc.ABC, Generic[StepT]):
             return 74
         return None
 
+    # ---- state by name ----
+
+    def _check_new_names(self, names: Iterable[str], registered: Container[str]) -> None:
+        """Errors: run.register comes too late, or one of the names is registered already."""
+        if self._joined:
+            raise Error(
+                "run.register was called in the loop over the steps: register everything before run.steps(...)"
+            )
+        for name in names:
+            if name in registered:
+                raise Error(f"run.register: {name} is registered already: use another name")
+
     # ---- the loop ----
 
     def _seed_micro_batch(self, step: int, v: int) -> None:
@@ -589,6 +626,15 @@ class Run(abc.ABC, Generic[StepT]):
 
 
 RunT = TypeVar("RunT", bound=Run[Any])
+
+
+def check_same_names(state: Iterable[str], registered: Iterable[str]) -> None:
+    """Errors: a state has other names than the program registers."""
+    if set(state) != set(registered):
+        raise Error(
+            f"the state has {', '.join(sorted(state))}, and this program registers {', '.join(sorted(registered))}: "
+            "register the same names"
+        )
 
 
 # ---- exceptions of user code ----

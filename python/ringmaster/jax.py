@@ -65,13 +65,7 @@ class Run(_trees.Run[Step]):
 
         values: pytrees of arrays, by a name that stays the same. `parameters` is trained. run.state has the current values.
         """
-        if self._joined:
-            raise Error(
-                "run.register was called in the loop over the steps: register everything before run.steps(...)"
-            )
-        for name in values:
-            if name in self.state:
-                raise Error(f"run.register: {name} is registered already: use another name")
+        self._check_new_names(values, self.state)
         self.state.update(values)
 
     def _make_step(self, event: _native.Event) -> Step:

@@ -47,15 +47,10 @@ class Run(_trees.Run[Step]):
         objects: by a name that stays the same, each a dict, a list or an object with state_dict() and load_state_dict(), of
                  arrays, numbers, strings and containers of them.
         """
-        if self._joined:
-            raise Error(
-                "run.register was called in the loop over the steps: register everything before run.steps(...)"
-            )
         if parameters is not None:
             objects = {"parameters": parameters, **objects}
+        self._check_new_names(objects, self._objects)
         for name, value in objects.items():
-            if name in self._objects:
-                raise Error(f"run.register: {name} is registered already: use another name")
             if not isinstance(value, (dict, list)) and not hasattr(value, "load_state_dict"):
                 raise Error(
                     f"run.register({name}=...): {type(value).__name__} cannot change in place: register a dict, a list, or an "
@@ -94,11 +89,7 @@ class Run(_trees.Run[Step]):
         return state
 
     def _load(self, state: Any, decoder: _state.Decoder) -> None:
-        if set(state) != set(self._objects):
-            raise Error(
-                f"the state has {', '.join(sorted(state))}, and this program registers {', '.join(sorted(self._objects))}: "
-                "register the same names"
-            )
+        _run.check_same_names(state, self._objects)
         for name, value in self._objects.items():
             content = decoder.decode(state[name])
             if isinstance(value, (dict, list)):

@@ -138,6 +138,21 @@ class Training(Case):
             other = program(text, OPENBLAS_CORETYPE="Nehalem").stdout
             self.assertIn(" openblas Nehalem ", other)
 
+    def test_settings(self):
+        for text, wrong in (
+            ("micro_batches is 4.0: it is an integer", {"micro_batches": 4.0}),
+            ("seed is '1': it is an integer", {"seed": "1"}),
+            ("checkpoint_every is -1: it is at least 0", {"checkpoint_every": -1}),
+            ("checkpoint_keep is 0: it is at least 1", {"checkpoint_keep": 0}),
+            ("data_fingerprint is 3: it is a string", {"data_fingerprint": 3}),
+            ("transport is 'tcp': it is one of auto, shm, ucx", {"transport": "tcp"}),
+        ):
+            self.fails(text, rm.init, **{"micro_batches": 4, **wrong})
+        run = rm.init(micro_batches=np.int64(4), seed=np.uint32(3), checkpoint_keep=np.int8(2), transport="shm")
+        self.addCleanup(run.close)
+        self.assertEqual(run.settings.seed, 3)
+        self.fails("the number of steps is 2.5: it is an integer", lambda: next(run.steps(2.5)))
+
     def test_mistakes(self):
         run = rm.init(micro_batches=2, samples_per_step=4)
         self.addCleanup(run.close)

@@ -108,13 +108,8 @@ class Run(_run.Run[Step]):
                  are trained; without an optimizer, all that require a gradient.
         running: names of buffers of more than 65,536 elements that micro-batches change, such as "model.codebook.mean".
         """
-        if self._joined:
-            raise Error(
-                "run.register was called in the loop over the steps: register everything before run.steps(...)"
-            )
+        self._check_new_names(objects, self._objects)
         for name, value in objects.items():
-            if name in self._objects:
-                raise Error(f"run.register: {name} is registered already: use another name")
             checked = _objects.check(name, value)
             if isinstance(checked, torch.amp.GradScaler):
                 self._scaler.register(name, checked)
@@ -234,11 +229,7 @@ class Run(_run.Run[Step]):
         return {name: _objects.describe(name, value, encoder) for name, value in self._objects.items()}
 
     def _load(self, state: Any, decoder: _state.Decoder) -> None:
-        if set(state) != set(self._objects):
-            raise Error(
-                f"the state has {', '.join(sorted(state))}, and this program registers {', '.join(sorted(self._objects))}: "
-                "register the same names"
-            )
+        _run.check_same_names(state, self._objects)
         for name, value in self._objects.items():
             _objects.load(name, value, state[name], decoder)
 
