@@ -106,7 +106,6 @@ class HostGradientDevice : public Interface {
       numerics::Add(gradients, sums.first(gradients.size()));
       return Ok();
     }
-    // Peers have read these sums.
     fabric::CopyBytes(std::as_writable_bytes(sums).data(), std::as_bytes(gradients).data(),
                       gradients.size_bytes());
     std::ranges::fill(sums.subspan(gradients.size()), 0.0f);
