@@ -2,12 +2,6 @@
 
 #include "worker/agent/horovod_run.h"
 
-#include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -19,6 +13,7 @@
 #include "worker/agent/mpi_files.h"
 #include "worker/agent/mpi_links.h"
 #include "worker/agent/mpi_rsh.h"
+#include "worker/agent/own_interface.h"
 #include "worker/agent/termination.h"
 
 namespace ringmaster::agent {
@@ -129,22 +124,6 @@ HorovodCommand ParseHorovod(const std::vector<std::string>& arguments) {
   }
   parsed.program = std::min(i, arguments.size());
   return parsed;
-}
-
-// Returns the interface of this machine that has an address; empty: none.
-std::string InterfaceOf(const std::string& address) {
-  in_addr wanted = {};
-  if (::inet_pton(AF_INET, address.c_str(), &wanted) != 1) return "";  // Horovod has no IPv6
-  ifaddrs* all = nullptr;
-  if (::getifaddrs(&all) != 0) return "";
-  std::string name;
-  for (const ifaddrs* one = all; one != nullptr && name.empty(); one = one->ifa_next) {
-    if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET) continue;
-    const auto* own = reinterpret_cast<const sockaddr_in*>(one->ifa_addr);
-    if (own->sin_addr.s_addr == wanted.s_addr) name = one->ifa_name;
-  }
-  ::freeifaddrs(all);
-  return name;
 }
 
 struct Host {

@@ -13,6 +13,7 @@
 #include "worker/agent/find_program.h"
 #include "worker/agent/mpi_files.h"
 #include "worker/agent/mpi_links.h"
+#include "worker/agent/own_interface.h"
 #include "worker/agent/termination.h"
 
 namespace ringmaster::agent {
@@ -139,6 +140,11 @@ std::vector<std::string> WrapHydraRanks(const std::vector<std::string>& argument
   return out;
 }
 
+std::string HydraInterface(const char* implementation, const std::string& host) {
+  if (implementation == nullptr || std::string_view(implementation) != "intel") return "";
+  return InterfaceOf(host);
+}
+
 int RunHydra(std::vector<std::string> words) {
   const auto fail = [](const std::string& why) {
     std::fprintf(stderr, "%s\n", why.c_str());
@@ -151,6 +157,9 @@ int RunHydra(std::vector<std::string> words) {
   RemoveFromPath(place->folder + kMpiBin);
 
   std::vector<std::string> command = {*path, "-localhost", place->self.host};
+  const std::string interface = HydraInterface(std::getenv(kMpiImplementationVariable), place->self.host);
+  // An option of the user wins over the variable.
+  if (!interface.empty()) ::setenv("I_MPI_HYDRA_IFACE", interface.c_str(), /*overwrite=*/0);
   const auto is_program = [](const std::string& word) {
     const Result<std::string> found = FindProgram(word);
     return found.ok() && ::access(found->c_str(), X_OK) == 0;

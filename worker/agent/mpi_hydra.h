@@ -22,6 +22,10 @@ bool IsHydraName(std::string_view path);
 std::vector<std::string> WrapHydraRanks(const std::vector<std::string>& arguments, const std::string& agent,
                                         bool (*is_program)(const std::string& word));
 
+// Returns the network interface of this pod, which has the address `host`, where the launcher needs one: that
+// of Intel MPI gives its own name to other pods otherwise, whatever -localhost says. Empty: it needs none.
+std::string HydraInterface(const char* implementation, const std::string& host);
+
 // Runs the real launcher in place of this process. `words`: as this process was called; a path is that of the
 // real launcher unless it leads here, and a name is looked up in PATH. Returns only an exit code of a
 // failure.

@@ -137,6 +137,15 @@ TEST(Rsh, TakesTheArgumentsOfSsh) {
   EXPECT_EQ(parse({}), "refused");
 }
 
+// Other pods do not know its name, to which the daemons of Intel MPI would connect.
+TEST(Hydra, IntelMpiGetsTheInterfaceOfThePod) {
+  EXPECT_EQ(HydraInterface("intel", "127.0.0.1"), "lo");
+  EXPECT_EQ(HydraInterface("intel", "192.0.2.77"), "");
+  EXPECT_EQ(HydraInterface("intel", "::1"), "");
+  EXPECT_EQ(HydraInterface("mpich", "127.0.0.1"), "");
+  EXPECT_EQ(HydraInterface(nullptr, "127.0.0.1"), "");
+}
+
 TEST(Hydra, ItsRanksStartUnderTheWrapper) {
   const auto wrap = [](std::vector<std::string> arguments) {
     std::string text;
