@@ -53,6 +53,7 @@ RM_CLONES void CopyLines(std::byte* dst, const std::byte* src, size_t lines) {
 }  // namespace
 
 void CopyBytes(std::byte* dst, const std::byte* src, size_t bytes) {
+  if (bytes == 0) return;  // memcpy takes no null pointers, and an empty span may have one
   if (bytes <= kShort) {
     std::memcpy(dst, src, bytes);
     return;
