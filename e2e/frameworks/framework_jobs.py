@@ -30,6 +30,7 @@ class FrameworkTest(unittest.TestCase):
     CPU = "1"  # limit of each pod
     START_S = 120  # until a program trains
     SAVES_AT_SIGTERM = True  # and not only after each step
+    EXITS = ("1", "1")  # the rank or role that ends with 1, and the end of its pod's name
 
     @classmethod
     def setUpClass(cls):
@@ -235,10 +236,11 @@ class Faults:
         self.assertEqual(status.get("restarts", {}).get("charged", 0), 0, "a deletion by a user is not charged")
 
     def test_exit_1_until_the_budget_is_spent(self):
-        self.rig.apply(self.job("faulty", "--fail", "exit:1",
+        program, pod = self.EXITS
+        self.rig.apply(self.job("faulty", "--fail", f"exit:{program}",
                                 restart={"maxRestarts": 1, "backoff": {"initialSeconds": 1, "maxSeconds": 1}}))
         status = self.fails("faulty")
-        self.assertEqual((status["lastFailure"]["pod"], status["lastFailure"]["exitCode"]), ("faulty-1-1", 1))
+        self.assertEqual((status["lastFailure"]["pod"], status["lastFailure"]["exitCode"]), (f"faulty-1-{pod}", 1))
         self.assertIn("the data is broken", status["lastFailure"]["message"])
         self.assertEqual((status["attempt"], status["restarts"]["charged"]), (1, 1))
 

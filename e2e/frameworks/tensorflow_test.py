@@ -29,7 +29,9 @@ class ParameterServer(TensorFlow):
     """Workers and parameter servers serve until their agent stops them, so only the chief's end counts."""
 
     STRATEGY = "ps"
+    EXITS = ("chief", "chief-0")  # which runs the steps
 
+    test_exit_1_until_the_budget_is_spent = Faults.test_exit_1_until_the_budget_is_spent
     test_an_import_error_on_one_rank = Faults.test_an_import_error_on_one_rank
     test_a_wrong_image = Faults.test_a_wrong_image
     test_a_pod_is_deleted = Faults.test_a_pod_is_deleted
@@ -78,15 +80,6 @@ class ParameterServer(TensorFlow):
         self.assertIn("server-1-ps-0 ended with exit code 137", self.cluster.kubectl("events", "--for", "tj/server"))
         self.assertEqual(status["restarts"]["charged"], 1)
         self.kept("server", pods)
-
-    def test_exit_1_until_the_budget_is_spent(self):
-        """Of the chief, which runs the steps."""
-        self.rig.apply(self.job("faulty", "--fail", "exit:chief",
-                                restart={"maxRestarts": 1, "backoff": {"initialSeconds": 1, "maxSeconds": 1}}))
-        status = self.fails("faulty")
-        self.assertEqual((status["lastFailure"]["pod"], status["lastFailure"]["exitCode"]), ("faulty-1-chief-0", 1))
-        self.assertIn("the data is broken", status["lastFailure"]["message"])
-        self.assertEqual((status["attempt"], status["restarts"]["charged"]), (1, 1))
 
 
 if __name__ == "__main__":
