@@ -50,10 +50,10 @@ TEST(CopyBytes, CopiesEveryByteAndNoOther) {
   }
 }
 
-// The speed of memcpy at these sizes depends on the CPU and on the addresses.
 // UBSan reports a null pointer that reaches memcpy.
 TEST(CopyBytes, AnEmptySpanNeedsNoMemory) { CopyBytes(nullptr, nullptr, 0); }
 
+// The speed of memcpy at these sizes depends on the CPU and on the addresses.
 TEST(CopyBytes, AllReduceOfAnySizeCallsMemcpyForNoBulk) {
   FabricOptions options;
   options.transport = "shm";
