@@ -120,9 +120,9 @@ class Server:
     def answer(self, method, path, query, body):
         """Returns (status, text)."""
         parts = path.strip("/").split("/")
-        if len(parts) == (2 if parts[0] == "api" else 3):  # discovery
-            return 404, '{"kind":"Status","reason":"NotFound"}'
         rest = parts[2:] if parts[0] == "api" else parts[3:]
+        if not rest:  # discovery, of the groups or of one version
+            return 404, '{"kind":"Status","reason":"NotFound"}'
         space = ""
         if rest[0] == "namespaces" and len(rest) > 2:
             space, rest = rest[1], rest[2:]

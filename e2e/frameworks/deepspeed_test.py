@@ -10,7 +10,7 @@ class DeepSpeed(FrameworkTest, Faults):
     """With stage 1 of ZeRO where nothing else is said."""
 
     FRAMEWORK = "deepspeed"
-    FILES = ("train_deepspeed.py",)
+    PROGRAM = "train_deepspeed.py"
     START_S = 180
 
     def test_stage_2(self):

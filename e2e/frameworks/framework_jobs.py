@@ -22,10 +22,13 @@ ACCURACY = 0.6  # after STEPS steps; one of ten classes by chance is 0.1
 
 
 class FrameworkTest(unittest.TestCase):
-    """Starts nodes with Ringmaster and the image once per class."""
+    """Starts nodes with Ringmaster once per module, and loads each image once."""
+
+    rig = None
+    loaded = set()
 
     FRAMEWORK = ""  # of e2e/frameworks/build
-    FILES = ()  # of this folder: /code in the pods
+    PROGRAM = ""  # of this folder, which is /code in the pods
     STEPS = 150
     CPU = "1"  # limit of each pod
     START_S = 120  # until a program trains
@@ -35,22 +38,36 @@ class FrameworkTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         archive = subprocess.run([HERE / "build", "--check", cls.FRAMEWORK], check=True, capture_output=True, text=True).stdout.strip()
-        cls.rig = cls.enterClassContext(Rig())
-        cls.cluster = cls.rig.cluster
-        cls.rig.nodes.load(archive)
-        shutil.copytree(DATA, cls.rig.nodes.shared / "fashion-mnist")
-        code = cls.rig.nodes.shared / "code"
+        if not FrameworkTest.rig:
+            FrameworkTest.start_nodes()
+        if cls.FRAMEWORK not in FrameworkTest.loaded:
+            cls.rig.nodes.load(archive)
+            FrameworkTest.loaded.add(cls.FRAMEWORK)
+
+    @staticmethod
+    def start_nodes():
+        rig = FrameworkTest.rig = unittest.enterModuleContext(Rig())
+        shutil.copytree(DATA, rig.nodes.shared / "fashion-mnist")
+        code = rig.nodes.shared / "code"
         code.mkdir()
-        for name in ("program.py", *cls.FILES):
-            shutil.copy(HERE / name, code)
-        cls.rig.volume("images", "/mnt/shared/fashion-mnist")
-        cls.rig.volume("code", "/mnt/shared/code")
+        for file in (HERE / "program.py", *HERE.glob("train_*.py")):
+            shutil.copy(file, code)
+        rig.volume("images", "/mnt/shared/fashion-mnist")
+        rig.volume("code", "/mnt/shared/code")
+
+    @property
+    def cluster(self):
+        return self.rig.cluster
+
+    def folder(self, name):
+        """Returns the folder of a job on the nodes. Two classes of a module may have jobs of the same name."""
+        return self.rig.nodes.shared / f"{type(self).__name__.lower()}-{name}"
 
     # --- the job
 
     def command(self, *flags):
         """Returns the command of the program, without the arguments that all have."""
-        return ["python3", f"/code/{self.FILES[0]}", *flags]
+        return ["python3", f"/code/{self.PROGRAM}", *flags]
 
     def spec(self):
         """Returns what spec has in addition."""
@@ -69,10 +86,14 @@ class FrameworkTest(unittest.TestCase):
                                                  *({"name": key, "mountPath": path, "readOnly": True} for key, path in mounts.items())]}]}
 
     def job(self, name, *flags, replicas=2, workers=None, command=None, roles=(), image=None, user=1000, env=(), **spec):
-        folder = self.rig.nodes.shared / name
+        folder = self.folder(name)
         folder.mkdir()
         folder.chmod(0o1777)
-        self.rig.volume(name, f"/mnt/shared/{name}")
+        self.rig.volume(folder.name, f"/mnt/shared/{folder.name}")
+        deadline = time.monotonic() + 120
+        while self.rig.uids(name):  # of another class's job
+            self.assertLess(time.monotonic(), deadline, f"the pods of an earlier {name} exist still")
+            time.sleep(0.2)
         command = [*(command or self.command()), "--data", "/data", "--checkpoints", "/checkpoints", "--steps", str(self.STEPS), *flags]
         pod = {"spec": self.pod(command, image, user, env)}
         self.addCleanup(self.rig.delete, name)
@@ -80,7 +101,7 @@ class FrameworkTest(unittest.TestCase):
             spec["roles"] = [{"name": role, "template": pod} for role in roles]
         return {"apiVersion": "ringmaster.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": name, "namespace": "default"},
                 "spec": {"workers": {"replicas": replicas, "template": pod, **(workers or {})},
-                         "checkpoint": {"volumeClaim": name}, "restart": {"backoff": {"initialSeconds": 1, "maxSeconds": 1}},
+                         "checkpoint": {"volumeClaim": folder.name}, "restart": {"backoff": {"initialSeconds": 1, "maxSeconds": 1}},
                          "lifecycle": {"cleanPods": "None"},  # their logs are read when the job has ended
                          **self.spec(), **spec}}
 
@@ -184,7 +205,7 @@ class FrameworkTest(unittest.TestCase):
         self.rig.wait_phase(name, "Succeeded", 300)
         self.lines = self.said(name)
         status = self.rig.status(name)
-        result = json.loads((self.rig.nodes.shared / name / "result.json").read_text())
+        result = json.loads((self.folder(name) / "result.json").read_text())
         print(f"{self.id()}: {result}, attempt {status['attempt']}, restarts {status.get('restarts')}", flush=True)
         self.assertEqual((result["steps"], result["world"]), (self.STEPS, world))
         self.assertGreater(result["accuracy"], ACCURACY)

@@ -12,7 +12,7 @@ from framework_jobs import ELASTIC, Faults, FrameworkTest
 
 class Horovod(FrameworkTest):
     FRAMEWORK = "horovod"
-    FILES = ("train_horovod.py",)
+    PROGRAM = "train_horovod.py"
     LAUNCHER = ("horovodrun",)
 
     def command(self, *flags):

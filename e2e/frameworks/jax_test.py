@@ -8,7 +8,7 @@ from framework_jobs import Faults, FrameworkTest
 
 class Jax(FrameworkTest, Faults):
     FRAMEWORK = "jax"
-    FILES = ("train_jax.py",)
+    PROGRAM = "train_jax.py"
 
 
 if __name__ == "__main__":

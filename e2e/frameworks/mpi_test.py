@@ -11,7 +11,7 @@ from framework_jobs import Faults, FrameworkTest
 
 class Mpi(FrameworkTest):
     FRAMEWORK = "mpi"
-    FILES = ("train_mpi.py",)
+    PROGRAM = "train_mpi.py"
     MPI = ""  # launch.mpi
     LAUNCHER = ""
     LAUNCHER_PROCESS = ""  # where it has another name

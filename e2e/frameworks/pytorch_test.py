@@ -9,7 +9,7 @@ from framework_jobs import Faults, FrameworkTest
 
 class PyTorch(FrameworkTest):
     FRAMEWORK = "pytorch"
-    FILES = ("train_ddp.py", "train_fsdp.py")
+    PROGRAM = "train_ddp.py"
 
 
 class Ddp(PyTorch, Faults):
@@ -26,8 +26,7 @@ class Torchrun(PyTorch, Faults):
 
 
 class Fsdp(PyTorch, Faults):
-    def command(self, *flags):
-        return ["python3", "/code/train_fsdp.py", *flags]
+    PROGRAM = "train_fsdp.py"
 
 
 if __name__ == "__main__":

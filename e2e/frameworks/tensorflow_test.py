@@ -12,7 +12,7 @@ from framework_jobs import Faults, FrameworkTest
 
 class TensorFlow(FrameworkTest):
     FRAMEWORK = "tensorflow"
-    FILES = ("train_tensorflow.py",)
+    PROGRAM = "train_tensorflow.py"
     START_S = 240  # imports take long
     STRATEGY = ""
 
