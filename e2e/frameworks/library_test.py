@@ -11,6 +11,7 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import unittest
 
 from on_nodes import BIN, ROOT
 from training import TrainingTest
@@ -137,3 +138,7 @@ class Library(TrainingTest):
         self.rig.wait_full("scaled", 1)
         status = self.ends("scaled")
         self.assertEqual(status["goodput"]["lostSeconds"]["redone"], 0, "a step was lost")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

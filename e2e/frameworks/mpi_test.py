@@ -66,7 +66,6 @@ class MpiFaults(Faults):
 class OpenMpi(Mpi, MpiFaults):
     MPI = ABI = "openmpi"
     LAUNCHER = "mpirun.openmpi"
-    LAUNCHER_PROCESS = "orterun"
 
 
 class OpenMpi5(Mpi, MpiFaults):

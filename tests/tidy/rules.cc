@@ -258,6 +258,11 @@ std::vector<Finding> LicenceLine(std::string_view text) {
   return {{0, "no SPDX-License-Identifier: Apache-2.0 in the first five lines"}};
 }
 
+std::vector<Finding> NeverRuns(std::string_view text) {
+  if (text.find("\nif __name__ == \"__main__\":\n") != std::string_view::npos) return {};
+  return {{0, "no if __name__ == \"__main__\": it would do nothing and pass"}};
+}
+
 std::vector<std::string> RelativeLinks(std::string_view markdown) {
   static const std::regex kLink(R"(\]\(([^)\s]+)\))");
   std::vector<std::string> links;

@@ -45,6 +45,10 @@ std::vector<std::string> UncheckedFolders(std::string_view cmake);
 // Requires the licence in the first five lines: "SPDX-License-Identifier: Apache-2.0".
 std::vector<Finding> LicenceLine(std::string_view text);
 
+// Requires that a Python file with tests runs them when it is started: without that, it passes by doing
+// nothing.
+std::vector<Finding> NeverRuns(std::string_view text);
+
 // Returns the targets of [text](target) that are paths in the repository, without anchors. Skips URLs, bare
 // anchors and code blocks.
 std::vector<std::string> RelativeLinks(std::string_view markdown);

@@ -110,6 +110,12 @@ TEST(LicenceLine, IsInTheFirstFiveLines) {
   EXPECT_EQ(LicenceLine("\n\n\n\n\n// SPDX-License-Identifier: Apache-2.0\n").size(), 1);
 }
 
+TEST(NeverRuns, WithoutAStart) {
+  EXPECT_TRUE(
+      NeverRuns("class A:\n    pass\n\n\nif __name__ == \"__main__\":\n    unittest.main()\n").empty());
+  EXPECT_EQ(NeverRuns("class A:\n    pass\n").size(), 1);
+}
+
 TEST(RelativeLinks, SkipUrlsAndCode) {
   const std::string text =
       "[a](docs/a.md#part) [b](https://x.org/y) [c](#here)\n```\n[d](no.md)\n```\n[e](LICENSE)\n";

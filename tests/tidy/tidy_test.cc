@@ -128,6 +128,17 @@ TEST(Tidy, FilesNameTheirLicence) {
   EXPECT_GT(seen, 500);
 }
 
+TEST(Tidy, FilesOfTestsRunThem) {
+  const char* const kTests[] = {"tests", "e2e", "python"};
+  int seen = 0;
+  EachFile({".py"}, kTests, [&](const std::string& path, const std::string& text) {
+    if (!path.ends_with("_test.py")) return;
+    ++seen;
+    Report(path, NeverRuns(text));
+  });
+  EXPECT_GT(seen, 50);
+}
+
 TEST(Tidy, LinksInDocumentsHaveATarget) {
   const char* const kDocuments[] = {"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docs",
                                     "bench",     "examples",        "worker",       "operator"};

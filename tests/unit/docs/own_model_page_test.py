@@ -46,7 +46,8 @@ class OwnModelPage(unittest.TestCase):
         self.assertIn("[1. 2. 3.]", self.run_script("python3 program.py"))
 
 
-if not os.access(PYTHON, os.X_OK):
-    print("skipped: RINGMASTER_TORCH names no Python (scripts/setup-torch)")
-    sys.exit(77)
-unittest.main()
+if __name__ == "__main__":
+    if not os.access(PYTHON, os.X_OK):
+        print("skipped: RINGMASTER_TORCH names no Python (scripts/setup-torch)")
+        sys.exit(77)
+    unittest.main()
