@@ -255,9 +255,10 @@ struct Table<Health> {
         "or seconds. It applies to a program from its first report of progress on, and with launch kind "
         "library from its first step on."),
       F("unreachableNodeSeconds", &Health::unreachableNodeSeconds, {.min = 0, .max = kYearSeconds},
-        "How long to wait for an unreachable node before replacing its workers."),
+        "How long to wait for an unreachable node before replacing its workers. Workers whose agents "
+        "the coordinator hears are not replaced."),
       F("nodeExclusionSeconds", &Health::nodeExclusionSeconds, {.min = 0, .max = kYearSeconds},
-        "How long an excluded node stays excluded."));
+        "How long an excluded node stays excluded, and others are preferred to a lost one."));
 };
 
 template <>

@@ -62,12 +62,15 @@ struct Table<LastFailure> {
 template <>
 struct Table<ExcludedNode> {
   static constexpr bool kOpen = true;
-  static constexpr auto kFields =
-      std::tuple(F("name", &ExcludedNode::name, {.required = true, .max_length = 253, .form = Form::kAny},
-                   "Name of the node."),
-                 F("reason", &ExcludedNode::reason, {.max_length = 1024, .form = Form::kAny},
-                   "Why the node is excluded."),
-                 F("until", &ExcludedNode::until, kTime, "End of the exclusion."));
+  static constexpr auto kFields = std::tuple(
+      F("name", &ExcludedNode::name, {.required = true, .max_length = 253, .form = Form::kAny},
+        "Name of the node."),
+      F("effect", &ExcludedNode::effect, {.max_length = 32, .values = "NoSchedule|PreferNoSchedule"},
+        "NoSchedule: the workers do not use the node. PreferNoSchedule, of a node that was lost: only "
+        "if no other node has room."),
+      F("reason", &ExcludedNode::reason, {.max_length = 1024, .form = Form::kAny},
+        "Why the node is excluded."),
+      F("until", &ExcludedNode::until, kTime, "End of the exclusion."));
 };
 
 template <>

@@ -257,6 +257,7 @@ struct LastFailure {
 
 struct ExcludedNode {
   std::string name;
+  std::string effect;  // NoSchedule or PreferNoSchedule, as of a taint; empty: NoSchedule
   std::string reason;
   std::string until;
   bool operator==(const ExcludedNode&) const = default;

@@ -68,7 +68,9 @@ Result<api::TrainingJob> FromCluster(RenderFlags& flags) {
   if (flags.context.attempt == 0) flags.context.attempt = json::Integer(status, "attempt", 1);
   if (flags.context.excluded_nodes.empty())
     for (const Json& node : json::Items(status, "excludedNodes"))
-      flags.context.excluded_nodes.emplace_back(json::Text(node, "name"));
+      (json::Text(node, "effect") == "PreferNoSchedule" ? flags.context.avoided_nodes
+                                                        : flags.context.excluded_nodes)
+          .emplace_back(json::Text(node, "name"));
   found->erase("status");
   api::Loaded loaded = api::FromJson(*found);
   if (!loaded.problems.empty()) return Error{Code::kInvalid, loaded.problems[0].ToString()};

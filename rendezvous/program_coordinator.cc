@@ -349,6 +349,7 @@ void ProgramCoordinator::RefreshReport() {
   if (stage_ != Stage::kRunning) report_.seconds_left = 0;
   report_.live_pods.clear();
   report_.silent_pods.clear();
+  report_.heard_pods.clear();
   std::map<std::string, int32_t> members_of;
   for (const Member& member : members_) {
     const auto it = peers_.find(member.id);
@@ -357,9 +358,13 @@ void ProgramCoordinator::RefreshReport() {
     if (++members_of[it->second.pod] == slots) report_.live_pods.push_back(it->second.pod);
   }
   for (const auto& [agent, peer] : peers_) {
-    if (peer.silent || peer.stuck) report_.silent_pods.push_back(peer.pod);
+    if (peer.silent || peer.stuck)
+      report_.silent_pods.push_back(peer.pod);
+    else if (peer.connection != 0)
+      report_.heard_pods.push_back(peer.pod);
   }
   std::sort(report_.silent_pods.begin(), report_.silent_pods.end());
+  std::sort(report_.heard_pods.begin(), report_.heard_pods.end());
   report_.failures_without_progress = without_progress_;
   report_.phase = phase();
 }

@@ -48,7 +48,8 @@ struct Report {
   Generation generation = 0;
   int32_t generations = 0;               // published so far
   std::vector<std::string> live_pods;    // pods whose slots are all members, in rank order
-  std::vector<std::string> silent_pods;  // connected but silent: suspended or cut off
+  std::vector<std::string> silent_pods;  // connected but silent: suspended or cut off. Sorted
+  std::vector<std::string> heard_pods;   // connected and not silent, members or not. Sorted
   int64_t step = 0;                      // newest committed step
   int64_t total_steps = 0;
   double loss = 0;

@@ -85,7 +85,11 @@ std::string ExcludedText(const Json& status, kube::WallTime now) {
       text += fmt::format(
           " for {}",
           api::ShortDuration(std::chrono::duration_cast<std::chrono::seconds>(*until - now).count()));
-    if (const auto reason = Text(node, "reason"); !reason.empty()) text += fmt::format(" ({})", reason);
+    const std::string_view reason = Text(node, "reason");
+    if (Text(node, "effect") == "PreferNoSchedule")
+      text += fmt::format(" ({}: used only if no other node has room)", reason);
+    else if (!reason.empty())
+      text += fmt::format(" ({})", reason);
   }
   return text;
 }

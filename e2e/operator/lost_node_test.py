@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A worker loses its node. The coordinator detects that first, the cluster some time later."""
 
+import datetime
 import os
 import signal
 import socket
+import time
 import unittest
 
 from rendezvous_test import Agent
@@ -20,10 +22,10 @@ class LostNode(unittest.TestCase):
             address = f"127.0.0.1:{probe.getsockname()[1]}"
         cls.operator = cls.rig.start(rendezvous_address=address, rendezvous_advertise=address, **STEADY).wait_leading()
 
-    def start(self, name, replicas):
+    def start(self, name, replicas, **spec):
         """Starts a gang with an agent for each worker; every worker takes a separate node."""
         container = {"name": "worker", "image": "registry.local/worker:1", "resources": {"limits": {"nvidia.com/gpu": 8}}}
-        self.rig.apply(job(name, replicas=replicas, native=True,
+        self.rig.apply(job(name, replicas=replicas, native=True, spec=spec,
                            workers={"min": 1, "template": {"spec": {"containers": [container]}}}))
         self.addCleanup(self.cluster.kubectl, "delete", "tj", name, "--timeout=60s")
         self.cluster.wait(lambda: self.rig.running(name, replicas), "the pods run")
@@ -68,6 +70,42 @@ class LostNode(unittest.TestCase):
         self.assertEqual((status["restarts"]["total"], status["restarts"].get("charged", 0)), (1, 0))
         self.assertFalse(status["ledger"].get("suspects"))
         self.assertEqual(status["attempt"], 1)
+
+    def unheard_for(self, node):
+        """Returns for how many seconds the API server has not heard the node."""
+        for condition in self.cluster.get("node", node)["status"]["conditions"]:
+            if condition["type"] == "Ready" and condition["status"] == "Unknown":
+                return time.time() - datetime.datetime.fromisoformat(condition["lastTransitionTime"]).timestamp()
+        return 0
+
+    def test_a_worker_that_the_coordinator_hears_is_not_lost_with_its_node(self):
+        """As in an outage of the control plane, which makes all nodes unreachable."""
+        limit_s = 2
+        before = self.start("heard", replicas=2, health={"unreachableNodeSeconds": limit_s})
+        lost = before[1]
+        node = lost["spec"]["nodeName"]
+        self.addCleanup(self.cluster.find_node, node)
+        self.cluster.lose_node(node)
+        self.cluster.wait(lambda: self.unheard_for(node) > 3 * limit_s, "the node is unreachable", 90)
+        self.assertEqual([pod["metadata"]["uid"] for pod in self.rig.live("heard")], [pod["metadata"]["uid"] for pod in before])
+        self.assertEqual(self.rig.status("heard").get("restarts", {}).get("total", 0), 0)
+        self.freeze(lost)
+        made = self.replacement("heard", lost)
+        self.assertNotEqual(made["spec"]["nodeName"], node)
+        self.assertEqual(self.rig.status("heard")["lastFailure"]["reason"], "NodeUnreachable")
+
+    def test_without_another_node_the_worker_gets_the_lost_one_when_it_is_back(self):
+        lost = self.start("back", replicas=3, health={"unreachableNodeSeconds": 2})[2]
+        node = lost["spec"]["nodeName"]
+        self.addCleanup(self.cluster.find_node, node)
+        self.cluster.lose_node(node)
+        self.freeze(lost)
+        found = self.cluster.wait(lambda: self.rig.status("back").get("excludedNodes"), "the node is lost", 90)
+        self.assertEqual([(item["name"], item["effect"]) for item in found], [(node, "PreferNoSchedule")])
+        self.cluster.find_node(node)
+        self.cluster.wait(lambda: self.rig.running("back", 3), "all pods run", 90)
+        self.assertIn(node, [pod["spec"]["nodeName"] for pod in self.rig.live("back")])
+        self.assertEqual(self.rig.status("back")["restarts"].get("charged", 0), 0)
 
     def test_without_other_capacity_the_worker_returns_to_the_node(self):
         lost = self.start("returns", replicas=3)[2]

@@ -96,6 +96,14 @@ std::string Unreachable(const Observed& o) {
   return o.report && !o.report->unreachable.empty() ? ": " + o.report->unreachable : "";
 }
 
+// Whether the coordinator hears the pod's agent: then its node runs, though the API server does not hear the
+// kubelet. An outage of the control plane makes all nodes unreachable, and the gang trains on. A pod that the
+// kubelet could not report may run, too.
+bool IsHeard(const Observed& o, const Pod& pod) {
+  return o.job.in_place && o.report &&
+         std::binary_search(o.report->heard_pods.begin(), o.report->heard_pods.end(), pod.name);
+}
+
 // Examines a pod that has a node and does not run.
 std::optional<Failure> ExamineStart(const Observed& o, const Pod& pod, Failure failure, Time now,
                                     Requeue& requeue) {
@@ -135,7 +143,7 @@ std::optional<Failure> Examine(const Observed& o, const Pod& pod, const AbsentSi
     failure.cause = Cause::kLeft;
     return failure;
   }
-  if (pod.unreachable_since) {
+  if (pod.unreachable_since && !IsHeard(o, pod)) {
     const Time limit = *pod.unreachable_since + o.job.unreachable_node_limit;
     if (now >= limit) {
       failure.cause = Cause::kNodeUnreachable;
@@ -421,7 +429,7 @@ Tally CountFindings(const Observed& o, const Findings& findings, bool may_restar
     if (finding.ruling.action == RuleAction::kIgnore) continue;
     if (!tally.counted) next.last_failure = finding.failure;
     tally.counted = true;
-    if (finding.ruling.exclude_node) ExcludeNode(o.job, finding.failure, now, next.excluded);
+    ExcludeNode(o.job, finding.failure, finding.ruling, now, next.excluded);
     if (IsSuspect(o, finding, next.suspects.size() + suspects.size()))
       suspects.push_back({finding.failure.pod, finding.failure.node, now, finding.ruling.charge});
     else if (may_restart && MayFollowPeerLoss(o, finding))

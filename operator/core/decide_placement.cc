@@ -300,7 +300,7 @@ std::string MissingText(const Observed& o, const Placement& p, Time now) {
 std::vector<std::string> ExcludedNodes(const Ledger& ledger, Time now) {
   std::vector<std::string> names;
   for (const ExcludedNode& node : ledger.excluded)
-    if (node.until > now) names.push_back(node.name);
+    if (node.effect == NodeEffect::kNoSchedule && node.until > now) names.push_back(node.name);
   return names;
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "operator/core/model.h"
+#include "operator/core/rules.h"
 
 namespace ringmaster::core {
 
@@ -104,13 +105,14 @@ std::optional<Decision> CheckSuspects(const Observed& observed, Time now, Requeu
 bool IsNotReady(const Observed& observed, const std::string& node);
 // Whether the node is known to have started again after `since`.
 bool HasRestarted(const Observed& observed, const std::string& node, Time since);
-// Returns the suspected nodes, which new pods should avoid where possible. Sorted.
+// Returns the nodes that new pods should avoid where possible: suspected and lost ones. Sorted.
 std::vector<std::string> AvoidedNodes(const Ledger& ledger, Time now);
 // Whether the drain of the old gang may still show that a lost node caused its failure. Until then no pod
 // that overstays is removed by force.
 bool DrainMayShowLostNode(const Ledger& ledger, Time now);
-// Excludes the failure's node from new pods for the job's exclusion time.
-void ExcludeNode(const Job& job, const Failure& failure, Time now, std::vector<ExcludedNode>& excluded);
+// Excludes the failure's node from new pods for the job's exclusion time, if the ruling says so.
+void ExcludeNode(const Job& job, const Failure& failure, const RuleDecision& ruling, Time now,
+                 std::vector<ExcludedNode>& excluded);
 // Marks pods without a node for replacement after an exclusion or a suspicion has ended: a pod keeps the node
 // restrictions that it was created with. A gang that is not placed yet is left to its timeout.
 void ReplaceUnplaced(const Observed& observed, Ledger& next);

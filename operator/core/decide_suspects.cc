@@ -96,7 +96,7 @@ std::optional<Decision> ResolveLostNodes(const Observed& o, Time now) {
     }
     const RuleDecision ruling = ApplyRules(o.job.rules, *loss, {});
     loss->rule = ruling.rule;
-    if (ruling.exclude_node) ExcludeNode(o.job, *loss, now, next.excluded);
+    ExcludeNode(o.job, *loss, ruling, now, next.excluded);
     charged |= suspect.charge && ruling.charge && ruling.action != RuleAction::kIgnore;
     events.push_back(
         {true, CauseName(loss->cause),
@@ -169,19 +169,24 @@ std::vector<std::string> AvoidedNodes(const Ledger& ledger, Time now) {
   std::vector<std::string> names;
   for (const Suspect& suspect : ledger.suspects)
     if (!suspect.node.empty() && now < suspect.since + kSuspicionPeriod) names.push_back(suspect.node);
+  for (const ExcludedNode& node : ledger.excluded)
+    if (node.effect == NodeEffect::kPreferNoSchedule && node.until > now) names.push_back(node.name);
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
 }
 
-void ExcludeNode(const Job& job, const Failure& failure, Time now, std::vector<ExcludedNode>& excluded) {
-  if (failure.node.empty() || job.node_exclusion == Duration{0}) return;
-  ExcludedNode node{failure.node, CauseName(failure.cause), now + job.node_exclusion};
+void ExcludeNode(const Job& job, const Failure& failure, const RuleDecision& ruling, Time now,
+                 std::vector<ExcludedNode>& excluded) {
+  if (!ruling.exclude_node || failure.node.empty() || job.node_exclusion == Duration{0}) return;
+  ExcludedNode node{failure.node, CauseName(failure.cause), now + job.node_exclusion,
+                    ruling.prefer_others ? NodeEffect::kPreferNoSchedule : NodeEffect::kNoSchedule};
   const auto at =
       std::lower_bound(excluded.begin(), excluded.end(), node.name,
                        [](const ExcludedNode& a, const std::string& name) { return a.name < name; });
   if (at != excluded.end() && at->name == node.name) {
-    *at = std::move(node);
+    // What a rule has said about the node still holds when it is lost, too.
+    if (at->effect >= node.effect) *at = std::move(node);
     return;
   }
   excluded.insert(at, std::move(node));

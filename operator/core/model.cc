@@ -345,6 +345,10 @@ const char* CauseName(Cause cause) {
   return "?";
 }
 
+const char* NodeEffectName(NodeEffect effect) {
+  return effect == NodeEffect::kNoSchedule ? "NoSchedule" : "PreferNoSchedule";
+}
+
 const char* TimeAccountingName(TimeAccounting time_accounting) {
   switch (time_accounting) {
     case TimeAccounting::kNothing:

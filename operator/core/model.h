@@ -27,7 +27,7 @@
 //       releases what it holds, and one that holds nothing is not withdrawn.
 //  I12. Pods are created after the supporting objects, which are created again when they are deleted.
 //  I13. After a refusal nothing is requested again before its pause is over.
-//  I14. New pods avoid excluded nodes until the exclusion ends.
+//  I14. New pods avoid excluded nodes until the exclusion ends, and lost ones while others have room.
 //  I15. The gang follows the newest leader: pods that a deposed leader creates late never take part, and are
 //       drained.
 //  I16. An unresponsive worker is not charged before the state of its node is known, nor when the node is
@@ -59,6 +59,7 @@
 //       ends. A new leader keeps to the same order.
 //  I28. Work that is done is not done again: once the leader sees a pod whose agent exited because the job is
 //       finished, the job succeeds, also when the coordinator that reported it is gone.
+//  I29. A worker is not given up with its node while the coordinator hears its agent.
 //
 // The controller adds two (control/controller.h): after a write, no decision from a view that does not
 // include it; after a write of unknown outcome, a live read first.

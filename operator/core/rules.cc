@@ -56,7 +56,7 @@ RuleDecision ApplyRules(const std::vector<Rule>& rules, const Failure& failure,
   if (failure.cause == Cause::kExit && failure.exit_code == kExitPeerLost)
     return {RuleAction::kRestart, false, "default: exit code 75 is not the pod's fault"};
   if (failure.cause == Cause::kLeft) return {RuleAction::kRestart, false, "default: planned leave"};
-  if (IsOfNode(failure.cause)) return {RuleAction::kRestart, false, "default: node lost", true};
+  if (IsOfNode(failure.cause)) return {RuleAction::kRestart, false, "default: node lost", true, true};
   if (failure.cause == Cause::kCannotStart && failure.message.starts_with("InvalidImageName"))
     return {RuleAction::kFail, true, "default: invalid image name"};
   if (std::find(pod_conditions.begin(), pod_conditions.end(), kDisruptionTarget) != pod_conditions.end())

@@ -22,6 +22,9 @@ struct RuleDecision {
   bool charge = true;
   std::string rule;  // which rule decided, for messages
   bool exclude_node = false;
+  // Exclude it only while other nodes have room. A lost node repels pods by its taints until it is back, and
+  // then the cluster may have no other one.
+  bool prefer_others = false;
   bool operator==(const RuleDecision&) const = default;
 };
 
@@ -31,7 +34,7 @@ std::optional<RuleDecision> ApplyUserRules(const std::vector<Rule>& rules, const
 
 // Applies the user's rules, then the defaults. By default exit 64 and an invalid image name fail the job;
 // exit 75, a planned leave, a disruption by the cluster and a node that is lost or started again are not
-// charged, and that node is excluded for a while; everything else is charged.
+// charged, and other nodes are preferred to that one for a while; everything else is charged.
 RuleDecision ApplyRules(const std::vector<Rule>& rules, const Failure& failure,
                         const std::vector<std::string>& pod_conditions);
 

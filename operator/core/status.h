@@ -215,11 +215,17 @@ struct Suspect {
   bool operator==(const Suspect&) const = default;
 };
 
+// As of a taint. kPreferNoSchedule: used only if no other node has room.
+enum class NodeEffect : uint8_t { kNoSchedule, kPreferNoSchedule };
+inline constexpr NodeEffect kLastNodeEffect = NodeEffect::kPreferNoSchedule;
+const char* NodeEffectName(NodeEffect effect);
+
 // New pods of the job are not scheduled to this node before `until`.
 struct ExcludedNode {
   std::string name;
   std::string reason;
   Time until{};
+  NodeEffect effect = NodeEffect::kNoSchedule;
   bool operator==(const ExcludedNode&) const = default;
 };
 

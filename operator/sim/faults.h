@@ -26,6 +26,7 @@ struct Faults {
   double pod_crash = 0;         // per pod and second
   double pod_silent = 0;        // per pod and second
   double node_lost = 0;         // per node and second; it comes back later
+                                // As often the API server does not hear one that runs on; drawn apart.
   double node_restart = 0;      // per node and second; it is back before its loss is reported
   double collected = 0;         // per ended pod and second: the garbage collector or a user deletes it
   double bad_image = 0;         // per start of a pod: the image cannot be pulled for a while

@@ -46,10 +46,12 @@ void GangModel::TickNative(World& world, const control::Key& key, JobTruth& job)
   int32_t workers = 0;  // of the members
   report.live_pods.clear();
   report.silent_pods.clear();
+  report.heard_pods.clear();
   for (const auto& [name, p] : job.pods) {
     const bool heard = !p.silent && !CutOff(world, p);
     if (p.pod.attempt == gang.order->attempt && p.pod.phase == core::PodPhase::kRunning && p.joined && !heard)
       report.silent_pods.push_back(name);
+    if (heard && p.pod.phase == core::PodPhase::kRunning && p.joined) report.heard_pods.push_back(name);
     if (!heard || !IsMember(p, gang.order->attempt, now)) continue;
     job.pods.at(name).joined = true;
     members.push_back(p.pod.uid);

@@ -33,6 +33,7 @@ World::World(Scheduler& scheduler, Options options)
       rng_(options_.seed),
       cordons_(KeyedRandom(options_.seed, 2)),
       outages_(KeyedRandom(options_.seed, 3)),
+      unheard_(KeyedRandom(options_.seed, 6)),
       kueue_(KeyedRandom(options_.seed, 1), options_.faults) {
   if (!options_.behaviour) options_.behaviour = [](const core::Pod&) { return Behaviour{}; };
   for (size_t i = 0; i < options_.pod_capacities.size(); ++i) {

@@ -195,8 +195,10 @@ class World {
   // Lets the nodes of the domain take no more pods for a while.
   void Cordon(const std::string& domain);
   void FailPeers(const control::Key& key, const JobTruth& job, const std::string& node);
-  void ReportNodeLost(const std::string& name, Time lost_since);
+  void ReportNodeLost(const std::string& name, std::optional<Time> lost_since);
   void ReturnNode(const std::string& name);
+  void SilenceNodes();
+  void HearNode(const std::string& name);
   void RestartNode(const std::string& name, Time lost_since);
   void Schedule();
   void Bind(const control::Key& key, PodTruth& pod, const std::string& node);
@@ -258,6 +260,7 @@ class World {
   SplitMix64 cordons_;  // separate, so that seeds keep what they draw otherwise
   Time nodes_changed_at_ = Scheduler::kStart;
   SplitMix64 outages_;     // of the scheduler; separate, so that seeds keep what they draw otherwise
+  SplitMix64 unheard_;     // nodes that the API server does not hear, although they run; separate, too
   Time scheduler_back_{};  // it does not run before
   std::set<std::pair<control::Key, std::string>> foreign_;  // pod names that other owners have
   std::optional<int32_t> quota_;

@@ -206,6 +206,7 @@ void World::EndAgent(const Key& key, const std::string& uid, bool finished) {
 void World::Tick() {
   if (!faulty() && !calmed_) Calm();
   if (faulty()) BreakNodes();
+  if (faulty()) SilenceNodes();
   TickKueue();
   Schedule();
   std::vector<Key> keys;
@@ -314,8 +315,38 @@ void World::FailPeers(const Key& key, const JobTruth& job, const std::string& no
   }
 }
 
-// Reports a lost node. Its pods were cut off before.
-void World::ReportNodeLost(const std::string& name, Time lost_since) {
+// The API server does not hear some nodes for a while, as when its load balancer forgets them. Their pods run
+// on, and their agents reach the coordinator.
+void World::SilenceNodes() {
+  for (auto& [name, node] : nodes_) {
+    if (node.lost_since || node.reported_since) continue;
+    if (!unheard_.Chance(options_.faults.node_lost * ToSeconds(GangModel::kTick))) continue;
+    ReportNodeLost(name, std::nullopt);
+    scheduler_.After(milliseconds(unheard_.Below(static_cast<uint64_t>(ToMs(kNodeAway)))),
+                     [this, again = name] { HearNode(again); });
+  }
+}
+
+// One that was lost meanwhile is heard when it has returned.
+void World::HearNode(const std::string& name) {
+  NodeTruth& node = nodes_.at(name);
+  if (node.lost_since) {
+    scheduler_.After(kNodeReported, [this, name] { HearNode(name); });
+    return;
+  }
+  if (!node.reported_since) return;
+  node.reported_since.reset();
+  ForEachPod([&](const Key& key, PodTruth& p) {
+    if (p.pod.node != name || !p.pod.unreachable_since) return;
+    p.pod.unreachable_since.reset();
+    PodChanged(key, p.pod.name);
+  });
+  NodeChanged(name);
+}
+
+// Reports a node that was lost at that time, or none: that is not heard. The pods of a lost one were cut off
+// before.
+void World::ReportNodeLost(const std::string& name, std::optional<Time> lost_since) {
   NodeTruth& node = nodes_.at(name);
   if (node.lost_since != lost_since) return;  // it returned before the loss was reported
   node.reported_since = scheduler_.now();

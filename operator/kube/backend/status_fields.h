@@ -35,6 +35,7 @@ void AbsenceFields(const Coder& coder, A& a, C& c) {
 template <class Coder, class A, class C>
 void ExcludedFields(const Coder& coder, A& a, C& c) {
   coder.Plain(a.name, c.name);
+  coder.Word(a.effect, c.effect, core::NodeEffectName, core::kLastNodeEffect, core::NodeEffect::kNoSchedule);
   coder.Text(a.reason, c.reason, kMaxWord);
   coder.At(a.until, c.until);
 }

@@ -447,8 +447,11 @@ void Checker::CheckGangDecision(const core::Observed& o, const core::Decision& d
               "I11", create->name + " is created without a reserved place");
       CheckAdmitted(o, *create);
       for (const core::ExcludedNode& node : ledger.excluded)
-        Require(node.until <= now || Holds(create->excluded_nodes, node.name), "I14",
-                create->name + " may go to the excluded " + node.name);
+        Require(
+            node.until <= now || Holds(node.effect == core::NodeEffect::kNoSchedule ? create->excluded_nodes
+                                                                                    : create->avoided_nodes,
+                                       node.name),
+            "I14", create->name + " may go to the excluded " + node.name);
       for (const core::Suspect& suspect : ledger.suspects)
         Require(suspect.node.empty() || now >= suspect.since + core::kSuspicionPeriod ||
                     Holds(create->avoided_nodes, suspect.node),
@@ -520,6 +523,8 @@ void Checker::CheckGangDecision(const core::Observed& o, const core::Decision& d
     });
     Require(silent || long_enough, "I8",
             failure->pod + " is lost before its node was unreachable for long enough");
+    Require(!o.job.in_place || !o.report || silent || !Holds(o.report->heard_pods, failure->pod), "I29",
+            failure->pod + " is given up although the coordinator hears it");
   }
 }
 

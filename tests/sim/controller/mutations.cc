@@ -307,6 +307,8 @@ const char* MutationName(Mutation mutation) {
       return "agents-obey-any-leader";
     case Mutation::kGivesUpNodesEarly:
       return "gives-up-nodes-early";
+    case Mutation::kGivesUpHeardNodes:
+      return "gives-up-heard-nodes";
     case Mutation::kBooksTimeTwice:
       return "books-time-twice";
     case Mutation::kChargesLostNodes:
@@ -456,6 +458,11 @@ Decider Mutate(Mutation mutation) {
     case Mutation::kGivesUpNodesEarly:
       return [](Observed o, Time now) {
         o.job.unreachable_node_limit = Duration{0};
+        return core::Decide(o, now);
+      };
+    case Mutation::kGivesUpHeardNodes:
+      return [](Observed o, Time now) {
+        if (o.report) o.report->heard_pods.clear();
         return core::Decide(o, now);
       };
     case Mutation::kBooksTimeTwice:

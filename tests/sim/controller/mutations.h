@@ -41,6 +41,7 @@ enum class Mutation : int {
   kTrustsClock,          // waits for times that a wrong clock wrote
   kAgentsObeyAnyLeader,  // orders to the gang have no term
   kGivesUpNodesEarly,    // treats an unreachable node as lost at once
+  kGivesUpHeardNodes,    // believes the API server although the coordinator hears the worker
   kBooksTimeTwice,
   kChargesLostNodes,       // ignores the nodes of unresponsive workers
   kForgetsSuspects,        // does not avoid suspected nodes

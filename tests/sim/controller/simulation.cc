@@ -185,6 +185,7 @@ class Simulation {
       core::Rule uncharged;
       uncharged.exit_codes = {Checker::kUnchargedExitCode};
       uncharged.charge = false;
+      uncharged.exclude_node = true;
       job.rules.push_back(std::move(uncharged));
     }
     job.preempt = preempt_.Chance(0.6);

@@ -188,11 +188,16 @@ TEST(StatusScreen, ShowsTheLastFailureAndExcludedNodes) {
       {"pod", "gpt-2-1"},      {"node", "node-7"},           {"exitCode", 137},
       {"reason", "OOMKilled"}, {"message", "out of memory"}, {"time", "2026-11-21T09:57:00Z"}};
   job["status"]["excludedNodes"] = {
-      {{"name", "node-7"}, {"until", "2026-11-21T11:00:00Z"}, {"reason", "NodeUnreachable"}}};
+      {{"name", "node-7"}, {"until", "2026-11-21T11:00:00Z"}, {"reason", "Exit"}},
+      {{"name", "node-8"},
+       {"until", "2026-11-21T11:00:00Z"},
+       {"reason", "NodeUnreachable"},
+       {"effect", "PreferNoSchedule"}}};
   const std::string screen = StatusScreen(job, {}, {}, kNow);
   EXPECT_THAT(screen, HasSubstr("2, of which 1 count against the 10 of restart.maxRestarts"));
   EXPECT_THAT(screen, HasSubstr("gpt-2-1 on node-7, 3m00s ago: exit code 137 (OOMKilled): out of memory"));
-  EXPECT_THAT(screen, HasSubstr("node-7 for 1h00m (NodeUnreachable)"));
+  EXPECT_THAT(screen, HasSubstr("node-7 for 1h00m (Exit); node-8 for 1h00m (NodeUnreachable: used only if no "
+                                "other node has room)"));
 }
 
 TEST(StatusScreen, PodStateNamesWhatThePodWaitsFor) {

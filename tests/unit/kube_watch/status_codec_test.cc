@@ -68,7 +68,8 @@ core::Status RandomStatus(uint64_t seed) {
   l.withdrawals = dice.Small();
   l.withdrawn_for = dice.Text();
   for (size_t i = dice.Count(); i > 0; --i)
-    l.excluded.push_back({"node-" + std::to_string(10 - i), dice.Text(), dice.AtOrZero()});
+    l.excluded.push_back({"node-" + std::to_string(10 - i), dice.Text(), dice.AtOrZero(),
+                          dice.Flip() ? core::NodeEffect::kNoSchedule : core::NodeEffect::kPreferNoSchedule});
   l.restarts = {dice.Small(), dice.Small(), dice.Small()};
   for (size_t i = dice.Count(); i > 0; --i)
     l.succeeded.push_back(

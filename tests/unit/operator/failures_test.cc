@@ -346,6 +346,19 @@ TEST(Failures, AnUnreachableNodeFailsItsPodsAfterTheLimit) {
   EXPECT_EQ(Written(Decide(o, kT0 + seconds(60))).outcome, Outcome::kFailed);
 }
 
+TEST(Failures, AWorkerThatTheCoordinatorHearsIsNotLostWithItsNode) {
+  Observed o = RunningWorld(2);
+  o.pods[1].unreachable_since = kT0;
+  o.pods[1].node = "gpu-7";
+  o.report->heard_pods = {"job-1-0", "job-1-1"};
+  const Time later = kT0 + 10 * o.job.unreachable_node_limit;
+  Settle(o, later);
+  EXPECT_EQ(o.status.ledger.restarts.total, 0);
+  // The API server has not heard the node for long enough already.
+  o.report->heard_pods = {"job-1-0"};
+  EXPECT_EQ(Written(Decide(o, later)).last_failure->cause, Cause::kNodeUnreachable);
+}
+
 TEST(Failures, AContainerThatItsNodeLostIsNotCharged) {
   Observed o = RunningWorld(2);
   o.pods[1] = Ended(1, 255);
@@ -492,13 +505,14 @@ TEST(Failures, ExitCodesDuringAStopAreNotFailures) {
   EXPECT_EQ(o.status.ledger.restarts.total, 0);
 }
 
-TEST(Failures, ALostNodeIsExcludedForAWhile) {
+TEST(Failures, OtherNodesArePreferredToALostOneForAWhile) {
   Observed o = RunningWorld(2);
   o.pods[1].node = "gpu-7";
   o.pods[1].unreachable_since = kT0;
   const Time lost = kT0 + o.job.unreachable_node_limit;
   Obey(o, Decide(o, lost), lost);
-  const ExcludedNode expected{"gpu-7", "NodeUnreachable", lost + o.job.node_exclusion};
+  const ExcludedNode expected{"gpu-7", "NodeUnreachable", lost + o.job.node_exclusion,
+                              NodeEffect::kPreferNoSchedule};
   EXPECT_EQ(o.status.ledger.excluded, std::vector<ExcludedNode>{expected});
   EXPECT_EQ(o.status.ledger.restarts.charged, 0);
   const auto removed = All<DeletePod>(Decide(o, lost));
@@ -507,10 +521,28 @@ TEST(Failures, ALostNodeIsExcludedForAWhile) {
   Obey(o, Decide(o, lost), lost);
   const auto created = All<CreatePod>(Decide(o, lost));
   ASSERT_EQ(created.size(), 1U);
-  EXPECT_EQ(created[0].excluded_nodes, std::vector<std::string>{"gpu-7"});
+  // The cluster may have no other node when it is back.
+  EXPECT_TRUE(created[0].excluded_nodes.empty());
+  EXPECT_EQ(created[0].avoided_nodes, std::vector<std::string>{"gpu-7"});
   Settle(o, lost);
   Settle(o, expected.until);
   EXPECT_TRUE(o.status.ledger.excluded.empty());
+}
+
+TEST(Failures, ALostNodeStaysExcludedByTheRuleThatExcludedIt) {
+  Observed o = RunningWorld(2);
+  o.pods[1].node = "gpu-7";
+  o.pods[1].unreachable_since = kT0;
+  const Time lost = kT0 + o.job.unreachable_node_limit;
+  const ExcludedNode by_rule{"gpu-7", "Exit", lost + seconds(10)};
+  o.status.ledger.excluded = {by_rule};
+  EXPECT_EQ(Written(Decide(o, lost)).excluded, std::vector<ExcludedNode>{by_rule});
+  Rule rule;
+  rule.node_unreachable = true;
+  rule.exclude_node = true;
+  o.job.rules = {rule};
+  const ExcludedNode expected{"gpu-7", "NodeUnreachable", lost + o.job.node_exclusion};
+  EXPECT_EQ(Written(Decide(o, lost)).excluded, std::vector<ExcludedNode>{expected});
 }
 
 TEST(Failures, ARuleExcludesTheNodeOfItsFailure) {

@@ -65,7 +65,8 @@ TEST(Suspects, ALostNodeExplainsTheFailure) {
   EXPECT_EQ(ledger.restarts.charged, 0);
   EXPECT_EQ(ledger.restarts.total, 1);
   EXPECT_EQ(ledger.excluded,
-            (std::vector<ExcludedNode>{{"gpu-2", "NodeUnreachable", reported + o.job.node_exclusion}}));
+            (std::vector<ExcludedNode>{{"gpu-2", "NodeUnreachable", reported + o.job.node_exclusion,
+                                        NodeEffect::kPreferNoSchedule}}));
   EXPECT_EQ(ledger.last_failure->cause, Cause::kNodeUnreachable);
   EXPECT_EQ(ledger.last_failure->rule, "default: node lost");
   ASSERT_EQ(decision.events.size(), 1U);
