@@ -171,8 +171,10 @@ class ProgramCoordinator final : public JobCoordinator {
   const ProgramRole& RoleOf(const Peer& peer) const;
   int32_t Workers() const;          // members of the current incarnation that are workers
   std::vector<Peer*> ReadyPeers();  // in the order of ranks
-  Time FormationDue() const;        // kNever: too few workers, or no permission
-  Time GrowthDue() const;           // kNever: no worker waits to join
+  // Whether all programs may have ended with 0 under an earlier coordinator, and some were not heard yet.
+  bool MayHaveEnded() const;
+  Time FormationDue() const;  // kNever: too few workers, or no permission
+  Time GrowthDue() const;     // kNever: no worker waits to join
   void Send(const Peer& peer, Message message);
   void AddEvent(EventKind kind, std::string text) { outputs_.push_back(EventLine{kind, std::move(text)}); }
   void SetCurrent(Generation generation, std::vector<Member> members);

@@ -364,6 +364,17 @@ std::vector<ProgramCoordinator::Peer*> ProgramCoordinator::ReadyPeers() {
   return peers;
 }
 
+bool ProgramCoordinator::MayHaveEnded() const {
+  if (!options_.resumed || current_ != 0) return false;
+  return std::any_of(peers_.begin(), peers_.end(), [&](const auto& entry) {
+    const auto& ended = entry.second.state;
+    if (!ended || ended->phase != ProgramPhase::kEnded || ended->exit_code != 0) return false;
+    return std::count_if(peers_.begin(), peers_.end(), [&](const auto& other) {
+             return other.second.state && other.second.state->generation == ended->generation;
+           }) < ended->world;
+  });
+}
+
 Time ProgramCoordinator::FormationDue() const {
   if (report_.incident && report_.incident->generation > accounted_) return kNever;
   const auto count = [&](const std::string& role) {
@@ -376,7 +387,7 @@ Time ProgramCoordinator::FormationDue() const {
   for (const ProgramRole& role : programs_.policy.roles) {
     if (count(role.name) < role.replicas) return kNever;
   }
-  if (ready >= options_.target) return last_on_;
+  if (ready >= options_.target && !MayHaveEnded()) return last_on_;
   Time due = last_join_ + programs_.last_call;
   if (options_.resumed && current_ == 0) due = std::max(due, first_state_ + programs_.adoption_grace);
   return due;

@@ -181,6 +181,13 @@ void Create(const Observed& o, const std::vector<int32_t>& absent, bool draining
       {false, "CreatingPods", fmt::format("{} of {} workers, attempt {}", created, target, ledger.attempt)});
 }
 
+// Whether a worker beyond the job's new size stays for now. The coordinator of a new leader has to hear from
+// all workers first: if every program has ended meanwhile, the job is done, and no smaller gang starts.
+bool AwaitsTakeover(const Observed& o, const Pod& pod) {
+  return o.job.programs && o.status.ledger.stepped && pod.phase == PodPhase::kRunning && !pod.deleting() &&
+         (!o.report || o.report->generation == 0);
+}
+
 }  // namespace
 
 Decision Converge(const Observed& o, Time now, Requeue& requeue) {
@@ -224,6 +231,8 @@ Decision Converge(const Observed& o, Time now, Requeue& requeue) {
     present.insert(pod.rank);
     if (lost) {
       RemovePod(o.job, pod, Duration{0}, now, decision.actions, requeue);
+    } else if (!o.job.HasRank(target, pod.rank) && AwaitsTakeover(o, pod)) {
+      continue;
     } else if (!o.job.HasRank(target, pod.rank) || pod.interrupted() || (done && pod.deleting())) {
       RemovePod(o.job, pod, o.job.grace, now, decision.actions, requeue);  // a planned leave
     } else if (!pod.bound() && std::binary_search(o.fit.stranded.begin(), o.fit.stranded.end(), pod.rank)) {

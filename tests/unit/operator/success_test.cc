@@ -72,6 +72,20 @@ TEST(Programs, OneThatStartsAgainAloneIsRecordedButNotCounted) {
   EXPECT_EQ(o.status.ledger.outcome, Outcome::kNone);
 }
 
+TEST(Programs, ANewLeaderHearsFromAllBeforeTheJobGetsSmaller) {
+  Observed o = RunningWorld(3);
+  o.job.programs = true;
+  o.job.replicas = 2;
+  o.status.ledger.stepped = true;
+  o.report->generation = 0;
+  o.report->phase = GangPhase::kForming;
+  Settle(o, kT0);
+  EXPECT_EQ(o.pods.size(), 3U);
+  o.report->generation = 7;
+  Settle(o, kT0);
+  EXPECT_EQ(o.pods.size(), 2U);
+}
+
 TEST(Programs, AnIncidentIsOneFailure) {
   Observed o = RunningWorld(2);
   o.job.programs = true;

@@ -242,7 +242,7 @@ TEST_F(ProgramCoordinatorTest, ANewCoordinatorAdoptsWhatRuns) {
 TEST_F(ProgramCoordinatorTest, ProgramsThatEndedDuringAnAbsenceAreNotRunAgain) {
   Make(2, 2, 2);
   Form({0, 1});
-  Make(2, 2, 2, 2, true);
+  Make(1, 1, 2, 2, true);  // the job got smaller meanwhile
   End(0, 0);
   End(1, 0);
   Connect(0);
