@@ -100,14 +100,16 @@ void Coordinator::RefreshReport() {
   r.step = newest_step_;
   if (!active_) r.stragglers.clear();
   r.live_pods.clear();
+  r.heard_pods.clear();
   r.facts.clear();
   std::set<std::string> silent;
-  std::set<std::string> heard;
   int32_t failed_starts = 0;
   std::unordered_map<std::string_view, const Peer*> by_member;
   for (const auto& [agent, peer] : peers_) {
     if (peer.reported_silent) silent.insert(peer.pod);
-    if (peer.connection != 0 && !peer.unresponsive && !peer.reported_silent) heard.insert(peer.pod);
+    const bool heard = peer.connection != 0 && !peer.unresponsive && !peer.reported_silent;
+    // The slots of a pod come one after the other.
+    if (heard && (r.heard_pods.empty() || r.heard_pods.back() != peer.pod)) r.heard_pods.push_back(peer.pod);
     if (peer.facts) r.facts.push_back({peer.pod, *peer.facts});
     if (peer.usable() || peer.awaited) by_member[peer.member] = &peer;
     failed_starts = std::max(failed_starts, peer.failed_starts);
@@ -120,7 +122,7 @@ void Coordinator::RefreshReport() {
     if (++members_of[pod] == options_.slots) r.live_pods.push_back(pod);
   }
   r.silent_pods.assign(silent.begin(), silent.end());
-  r.heard_pods.assign(heard.begin(), heard.end());
+  std::sort(r.heard_pods.begin(), r.heard_pods.end());
   std::sort(r.facts.begin(), r.facts.end(),
             [](const WorkerFacts& one, const WorkerFacts& other) { return one.pod < other.pod; });
   r.failures_without_progress = std::max(lost_generations_, failed_starts);
