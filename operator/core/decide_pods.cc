@@ -227,13 +227,12 @@ Decision Converge(const Observed& o, Time now, Requeue& requeue) {
     }
     const bool lost = std::binary_search(ledger.counted.begin(), ledger.counted.end(), pod.uid);
     const bool done = HasSucceeded(ledger, pod.rank);
+    const bool surplus = !o.job.HasRank(target, pod.rank) && !AwaitsTakeover(o, pod);
     leaving = leaving || (pod.interrupted() && !lost && !done);
     present.insert(pod.rank);
     if (lost) {
       RemovePod(o.job, pod, Duration{0}, now, decision.actions, requeue);
-    } else if (!o.job.HasRank(target, pod.rank) && AwaitsTakeover(o, pod)) {
-      continue;
-    } else if (!o.job.HasRank(target, pod.rank) || pod.interrupted() || (done && pod.deleting())) {
+    } else if (surplus || pod.interrupted() || (done && pod.deleting())) {
       RemovePod(o.job, pod, o.job.grace, now, decision.actions, requeue);  // a planned leave
     } else if (!pod.bound() && std::binary_search(o.fit.stranded.begin(), o.fit.stranded.end(), pod.rank)) {
       RemovePod(o.job, pod, o.job.grace, now, decision.actions, requeue);  // the next one may use other nodes

@@ -334,8 +334,7 @@ void World::HearNode(const std::string& name) {
     scheduler_.After(kNodeReported, [this, name] { HearNode(name); });
     return;
   }
-  if (!node.reported_since) return;
-  node.reported_since.reset();
+  if (!std::exchange(node.reported_since, std::nullopt)) return;
   ForEachPod([&](const Key& key, PodTruth& p) {
     if (p.pod.node != name || !p.pod.unreachable_since) return;
     p.pod.unreachable_since.reset();
@@ -377,17 +376,11 @@ void World::ReturnNode(const std::string& name) {
   NodeTruth& node = nodes_.at(name);
   if (!node.lost_since) return;
   node.lost_since.reset();
-  const bool reported = node.reported_since.has_value();
-  node.reported_since.reset();
+  HearNode(name);
   std::vector<std::pair<Key, std::string>> ending;
-  ForEachPod([&](const Key& key, PodTruth& p) {
-    if (p.pod.node != name) return;
-    if (p.pod.deleting() && !p.stuck) ending.emplace_back(key, p.pod.uid);
-    if (!p.pod.unreachable_since) return;
-    p.pod.unreachable_since.reset();
-    PodChanged(key, p.pod.name);
+  ForEachPod([&](const Key& key, const PodTruth& p) {
+    if (p.pod.node == name && p.pod.deleting() && !p.stuck) ending.emplace_back(key, p.pod.uid);
   });
-  if (reported) NodeChanged(name);
   for (const auto& [key, uid] : ending) EndPod(key, uid, 137, "");
 }
 
