@@ -67,7 +67,7 @@ function(ringmaster_checks name)
   endif()
   # Optimization would take two thirds of the time that a sanitizer build (RelWithDebInfo) takes to compile these. Only what
   # computes is optimized: decisions and their simulators, hashes, kernels on the CPU and emulated ones, collectives.
-  if(NOT folder MATCHES "^(base|operator/core|operator/sim|tests/(cuda|sim)|worker/(compute|fabric))(/|$)" AND
+  if(NOT folder MATCHES "^(base|operator/core|tests/(cuda|sim)|worker/(compute|fabric))(/|$)" AND
      NOT folder MATCHES "^tests/unit/(device|engine|fabric|numerics|operator|optimizer)(/|$)" OR
      folder MATCHES "^base/http(/|$)")
     target_compile_options(${name} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O0>)

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/time.h"
-#include "operator/core/label_selector.h"
+#include "operator/core/capacity/label_selector.h"
 
 namespace ringmaster::operator_main {
 

@@ -4,8 +4,8 @@
 // program as the coordinator orders, and reports what became of it.
 //
 // A pure state machine: On() takes an event and the time, Take() returns commands. It has no clock, socket or
-// process. Not thread-safe. The agent (worker/agent/program_agent.h) passes every event with the time,
-// performs Take()'s commands in order, and calls On(Tick) at next_wakeup().
+// process. Not thread-safe. The agent (worker/agent/program/program_agent.h) passes every event with the
+// time, performs Take()'s commands in order, and calls On(Tick) at next_wakeup().
 //
 // Invariants:
 // - At most one program runs, and a new one starts only after ProgramEnded of the last one.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads the progress of trainers on this machine's test nodes from the page that each shares with its agent
-(worker/agent/shared_page.h): a commit is visible within a millisecond, also on a node that is cut off."""
+(worker/agent/trainer/shared_page.h): a commit is visible within a millisecond, also on a node that is cut off."""
 
 import contextlib
 import dataclasses

@@ -15,7 +15,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "bench/operator/pod_agents.h"
-#include "worker/agent/config.h"
+#include "worker/agent/trainer/config.h"
 
 namespace ringmaster::bench {
 namespace {

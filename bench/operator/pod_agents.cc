@@ -17,8 +17,8 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "rendezvous/codec.h"
-#include "worker/agent/coordinator_link.h"
-#include "worker/agent/program_agent.h"
+#include "worker/agent/program/program_agent.h"
+#include "worker/agent/shell/coordinator_link.h"
 
 namespace ringmaster::bench {
 namespace {
@@ -145,7 +145,7 @@ void PodAgents::Send(Agent& agent, rendezvous::Message message) {
   if (const Status sent = agent.link.Send(message); !sent.ok()) LoseLink(agent, sent.error());
 }
 
-// ---- the core, as in worker/agent/program_agent.cc
+// ---- the core, as in worker/agent/program/program_agent.cc
 
 void PodAgents::Feed(Agent& agent, program::Event event) {
   agent.events.push_back(std::move(event));

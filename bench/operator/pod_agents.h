@@ -16,7 +16,7 @@
 #include "base/time.h"
 #include "rendezvous/messages.h"
 #include "rendezvous/program_member.h"
-#include "worker/agent/config.h"
+#include "worker/agent/trainer/config.h"
 
 namespace ringmaster::bench {
 

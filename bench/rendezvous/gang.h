@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "worker/agent/coordinator_link.h"
+#include "worker/agent/shell/coordinator_link.h"
 
 namespace ringmaster::bench {
 

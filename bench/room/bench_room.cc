@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "operator/core/capacity.h"
-#include "operator/core/room_queue.h"
+#include "operator/core/capacity/capacity.h"
+#include "operator/core/queue/room_queue.h"
 
 namespace ringmaster::core {
 namespace {

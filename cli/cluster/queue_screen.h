@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The text of `kubectl ringmaster queue`: the jobs that wait for nodes, in the turn in which the scheduling
-// gate starts them. The order is that of operator/core/room_queue.h, derived from what the jobs show: the
-// operator writes no positions, so waiting costs no writes. The shares of namespaces, which the operator
+// gate starts them. The order is that of operator/core/queue/room_queue.h, derived from what the jobs show:
+// the operator writes no positions, so waiting costs no writes. The shares of namespaces, which the operator
 // measures, and their weights are not part of it: where they decide, a position is a range. Pure functions
 // over API objects.
 #pragma once

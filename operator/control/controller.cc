@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "operator/core/rules.h"
+#include "operator/core/decide/rules.h"
 
 namespace ringmaster::control {
 namespace {

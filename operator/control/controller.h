@@ -40,7 +40,7 @@
 #include "operator/control/backoff.h"
 #include "operator/control/freshness.h"
 #include "operator/control/work_queue.h"
-#include "operator/core/decide.h"
+#include "operator/core/decide/decide.h"
 
 namespace ringmaster::control {
 

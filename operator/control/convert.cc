@@ -7,7 +7,7 @@
 #include "api/launch.h"
 #include "api/pod_template.h"
 #include "api/slots.h"
-#include "operator/core/rules.h"
+#include "operator/core/decide/rules.h"
 
 namespace ringmaster::control {
 namespace {

@@ -9,7 +9,7 @@
 #include <set>
 #include <tuple>
 
-#include "operator/core/kueue_decide.h"
+#include "operator/core/decide/decide_kueue.h"
 #include "operator/core/model.h"
 
 namespace ringmaster::core {

@@ -14,8 +14,8 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "operator/control/convert.h"
+#include "operator/core/decide/rules.h"
 #include "operator/core/job.h"
-#include "operator/core/rules.h"
 
 namespace ringmaster::local {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The environment variables of a pod: those of the agent (read by worker/agent/config.h) and those of other
-// frameworks (frameworks.h). Pure function.
+// The environment variables of a pod: those of the agent (read by worker/agent/trainer/config.h) and those of
+// other frameworks (frameworks.h). Pure function.
 #pragma once
 
 #include "api/training_job.h"

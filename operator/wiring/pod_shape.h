@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "operator/core/capacity.h"
+#include "operator/core/capacity/capacity.h"
 
 namespace ringmaster::wiring {
 

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "base/json.h"
-#include "operator/core/capacity.h"
+#include "operator/core/capacity/capacity.h"
 
 namespace ringmaster::wiring {
 

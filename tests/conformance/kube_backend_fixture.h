@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "operator/core/decide.h"
+#include "operator/core/decide/decide.h"
 #include "operator/kube/backend/kube_backend.h"
 #include "tests/conformance/test_cluster.h"
 

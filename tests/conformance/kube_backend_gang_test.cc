@@ -5,7 +5,7 @@
 
 #include <atomic>
 
-#include "operator/core/decide.h"
+#include "operator/core/decide/decide.h"
 #include "operator/kube/backend/kube_backend.h"
 #include "operator/kube/backend/resources.h"
 #include "operator/wiring/names.h"

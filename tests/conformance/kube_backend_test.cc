@@ -7,8 +7,8 @@
 #include <atomic>
 #include <future>
 
-#include "operator/core/decide.h"
-#include "operator/core/rules.h"
+#include "operator/core/decide/decide.h"
+#include "operator/core/decide/rules.h"
 #include "operator/kube/backend/kube_backend.h"
 #include "operator/kube/backend/resources.h"
 #include "operator/wiring/names.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The conformance suite for the simulated backend: without faults, and with a lagging view.
-#include "operator/sim/sim_backend.h"
 #include "tests/conformance/harness.h"
+#include "tests/sim/controller/sim_backend.h"
 
 namespace ringmaster::conformance {
 namespace {

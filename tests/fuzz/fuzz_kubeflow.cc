@@ -10,9 +10,9 @@
 
 #include "base/check.h"
 #include "rendezvous/codec.h"
-#include "worker/agent/http_request.h"
-#include "worker/agent/kubeflow_status.h"
-#include "worker/agent/program_progress.h"
+#include "worker/agent/kubeflow/kubeflow_status.h"
+#include "worker/agent/net/http_request.h"
+#include "worker/agent/program/program_progress.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace ringmaster;

@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 #include "rendezvous/codec.h"
-#include "worker/agent/program_progress.h"
+#include "worker/agent/program/program_progress.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace ringmaster;

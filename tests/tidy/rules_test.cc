@@ -13,7 +13,9 @@ using testing::Test;
 TEST(ForbiddenIncludes, OperatorAndWorkerDoNotIncludeEachOther) {
   const IncludeRules& rules = AllowedIncludes();
   EXPECT_EQ(
-      ForbiddenIncludes("operator/core/a.cc", "#include \"worker/agent/shared_page.h\"\n", rules).size(), 1);
+      ForbiddenIncludes("operator/core/a.cc", "#include \"worker/agent/trainer/shared_page.h\"\n", rules)
+          .size(),
+      1);
   EXPECT_EQ(ForbiddenIncludes("worker/agent/a.cc", "#include \"operator/core/model.h\"\n", rules).size(), 1);
   EXPECT_EQ(ForbiddenIncludes("worker/bin/main.cc", "#include \"operator/core/model.h\"\n", rules).size(), 1);
   EXPECT_TRUE(ForbiddenIncludes("worker/bin/main.cc", "#include \"worker/trainer/main.h\"\n", rules).empty());
@@ -28,7 +30,8 @@ TEST(ForbiddenIncludes, LowerFoldersOfTheWorkerDoNotIncludeTheTrainer) {
        {"fabric", "compute/engine", "data", "checkpoint", "compute/numerics", "compute/optimizer"}) {
     const std::string path = std::string("worker/") + folder + "/a.h";
     EXPECT_EQ(ForbiddenIncludes(path, "#include \"worker/trainer/state.h\"\n", rules).size(), 1) << path;
-    EXPECT_EQ(ForbiddenIncludes(path, "#include \"worker/agent/shared_page.h\"\n", rules).size(), 1) << path;
+    EXPECT_EQ(ForbiddenIncludes(path, "#include \"worker/agent/trainer/shared_page.h\"\n", rules).size(), 1)
+        << path;
     EXPECT_TRUE(ForbiddenIncludes(path, "#include \"base/result.h\"\n#include <vector>\n", rules).empty())
         << path;
   }

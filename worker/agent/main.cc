@@ -32,18 +32,18 @@
 #include <vector>
 
 #include "base/log.h"
-#include "worker/agent/agent.h"
-#include "worker/agent/horovod_run.h"
-#include "worker/agent/install.h"
-#include "worker/agent/mpi_hydra.h"
-#include "worker/agent/mpi_links.h"
-#include "worker/agent/mpi_pod.h"
-#include "worker/agent/mpi_rank.h"
-#include "worker/agent/mpi_rsh.h"
-#include "worker/agent/program_agent.h"
-#include "worker/agent/signals.h"
-#include "worker/agent/slot_relay.h"
+#include "worker/agent/mpi/horovod_run.h"
+#include "worker/agent/mpi/mpi_hydra.h"
+#include "worker/agent/mpi/mpi_links.h"
+#include "worker/agent/mpi/mpi_pod.h"
+#include "worker/agent/mpi/mpi_rank.h"
+#include "worker/agent/mpi/mpi_rsh.h"
+#include "worker/agent/program/program_agent.h"
+#include "worker/agent/shell/install.h"
+#include "worker/agent/shell/signals.h"
+#include "worker/agent/shell/slot_relay.h"
 #include "worker/agent/slots.h"
+#include "worker/agent/trainer/agent.h"
 
 namespace {
 

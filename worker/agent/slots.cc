@@ -20,9 +20,9 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "worker/agent/doorbell.h"
-#include "worker/agent/program_environment.h"
-#include "worker/agent/signals.h"
+#include "worker/agent/shell/doorbell.h"
+#include "worker/agent/shell/program_environment.h"
+#include "worker/agent/shell/signals.h"
 
 namespace ringmaster::agent {
 namespace {

@@ -19,7 +19,7 @@
 #include "base/fd.h"
 #include "base/result.h"
 #include "base/time.h"
-#include "worker/agent/config.h"
+#include "worker/agent/trainer/config.h"
 
 namespace ringmaster::agent {
 

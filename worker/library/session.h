@@ -24,7 +24,7 @@
 #include "api/training_job.h"
 #include "base/result.h"
 #include "base/time.h"
-#include "worker/agent/trainer_page.h"
+#include "worker/agent/trainer/trainer_page.h"
 #include "worker/compute/device/gradient_device.h"
 #include "worker/fabric/fabric.h"
 #include "worker/library/gradient_sums.h"

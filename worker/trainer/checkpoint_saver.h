@@ -15,7 +15,7 @@
 
 #include "base/result.h"
 #include "base/time.h"
-#include "worker/agent/trainer_page.h"
+#include "worker/agent/trainer/trainer_page.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/fabric/communicator.h"
 #include "worker/trainer/reporter.h"

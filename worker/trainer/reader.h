@@ -20,7 +20,7 @@
 #include "base/mutex.h"
 #include "base/result.h"
 #include "base/time.h"
-#include "worker/agent/trainer_page.h"
+#include "worker/agent/trainer/trainer_page.h"
 #include "worker/compute/engine/model.h"
 #include "worker/data/dataset.h"
 

@@ -9,7 +9,7 @@
 #include <span>
 
 #include "base/result.h"
-#include "worker/agent/trainer_page.h"
+#include "worker/agent/trainer/trainer_page.h"
 #include "worker/compute/engine/model.h"
 #include "worker/data/dataset.h"
 #include "worker/fabric/communicator.h"

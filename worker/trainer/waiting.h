@@ -6,7 +6,7 @@
 #pragma once
 
 #include "base/time.h"
-#include "worker/agent/trainer_page.h"
+#include "worker/agent/trainer/trainer_page.h"
 
 namespace ringmaster::trainer {
 

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "base/json.h"
-#include "operator/core/device_room.h"
+#include "operator/core/capacity/device_room.h"
 #include "operator/kube/backend/records.h"
 #include "operator/kube/watch/meta.h"
 

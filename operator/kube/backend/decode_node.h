@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "base/json.h"
-#include "operator/core/label_selector.h"
+#include "operator/core/capacity/label_selector.h"
 #include "operator/kube/backend/records.h"
 #include "operator/kube/wall_time.h"
 #include "operator/kube/watch/meta.h"

@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-#include "operator/core/decide.h"
+#include "operator/core/decide/decide.h"
 #include "operator/kube/backend/kube_backend.h"
 
 namespace ringmaster::kube {

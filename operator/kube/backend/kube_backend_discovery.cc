@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "operator/control/job_tag.h"
-#include "operator/core/decide.h"
+#include "operator/core/decide/decide.h"
 #include "operator/kube/backend/kube_backend.h"
 #include "operator/kube/backend/resources.h"
 #include "operator/wiring/names.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "operator/core/decide.h"
+#include "operator/core/decide/decide.h"
 #include "operator/kube/backend/kube_backend.h"
 
 namespace ringmaster::kube {

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "base/json.h"
-#include "operator/core/decide.h"
-#include "operator/core/gang_room.h"
+#include "operator/core/capacity/gang_room.h"
+#include "operator/core/decide/decide.h"
 #include "operator/kube/backend/kube_backend.h"
 #include "operator/wiring/pod_shape.h"
 

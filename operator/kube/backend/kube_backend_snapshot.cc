@@ -12,8 +12,8 @@
 
 #include "base/json.h"
 #include "base/mutex.h"
-#include "operator/core/decide.h"
-#include "operator/core/kueue_decide.h"
+#include "operator/core/decide/decide.h"
+#include "operator/core/decide/decide_kueue.h"
 #include "operator/kube/backend/gang_apis.h"
 #include "operator/kube/backend/kube_backend.h"
 #include "operator/kube/backend/prepared_mark.h"

@@ -11,8 +11,8 @@
 #include <map>
 #include <utility>
 
-#include "operator/core/decide.h"
-#include "operator/core/gang_room.h"
+#include "operator/core/capacity/gang_room.h"
+#include "operator/core/decide/decide.h"
 #include "operator/kube/backend/kube_backend.h"
 
 namespace ringmaster::kube {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "operator/core/decide.h"
+#include "operator/core/decide/decide.h"
 
 namespace ringmaster::sim {
 

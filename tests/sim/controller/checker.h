@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "operator/sim/sim_backend.h"
-#include "operator/sim/world.h"
+#include "tests/sim/controller/sim_backend.h"
+#include "tests/sim/controller/world.h"
 
 namespace ringmaster::sim {
 

@@ -7,8 +7,8 @@
 #include <set>
 #include <string>
 
-#include "operator/core/decide.h"
-#include "operator/core/kueue_decide.h"
+#include "operator/core/decide/decide.h"
+#include "operator/core/decide/decide_kueue.h"
 #include "tests/sim/controller/checker.h"
 
 namespace ringmaster::sim {

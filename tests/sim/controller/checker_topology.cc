@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-#include "operator/core/decide.h"
+#include "operator/core/decide/decide.h"
 #include "tests/sim/controller/checker.h"
 
 namespace ringmaster::sim {

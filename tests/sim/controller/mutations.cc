@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "operator/core/decide.h"
+#include "operator/core/decide/decide.h"
 
 namespace ringmaster::sim {
 namespace {

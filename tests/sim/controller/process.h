@@ -7,8 +7,8 @@
 #include <memory>
 #include <set>
 
-#include "operator/sim/sim_backend.h"
 #include "tests/sim/controller/mutations.h"
+#include "tests/sim/controller/sim_backend.h"
 
 namespace ringmaster::sim {
 

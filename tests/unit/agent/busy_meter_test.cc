@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "worker/agent/busy_meter.h"
+#include "worker/agent/trainer/busy_meter.h"
 
 #include <gtest/gtest.h>
 
-#include "worker/agent/shared_page_memory.h"
-#include "worker/agent/trainer_page.h"
+#include "worker/agent/trainer/shared_page_memory.h"
+#include "worker/agent/trainer/trainer_page.h"
 
 namespace ringmaster::agent {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "worker/agent/config.h"
+#include "worker/agent/trainer/config.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

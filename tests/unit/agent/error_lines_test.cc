@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "worker/agent/error_lines.h"
+#include "worker/agent/shell/error_lines.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <sstream>
 #include <string>
 
-#include "worker/agent/log_pipe.h"
+#include "worker/agent/shell/log_pipe.h"
 
 namespace ringmaster::agent {
 namespace {

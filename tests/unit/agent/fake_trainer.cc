@@ -17,7 +17,7 @@
 
 #include "base/log.h"
 #include "rendezvous/codec.h"
-#include "worker/agent/trainer_page.h"
+#include "worker/agent/trainer/trainer_page.h"
 
 namespace {
 

@@ -6,7 +6,7 @@
 
 #include <cstdlib>
 
-#include "worker/agent/agent.h"
+#include "worker/agent/trainer/agent.h"
 
 int main() {
   using namespace ringmaster;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "worker/agent/horovod_run.h"
+#include "worker/agent/mpi/horovod_run.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "worker/agent/kubeflow_server.h"
+#include "worker/agent/kubeflow/kubeflow_server.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>

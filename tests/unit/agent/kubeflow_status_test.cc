@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "worker/agent/kubeflow_status.h"
+#include "worker/agent/kubeflow/kubeflow_status.h"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "worker/agent/http_request.h"
-#include "worker/agent/program_progress.h"
+#include "worker/agent/net/http_request.h"
+#include "worker/agent/program/program_progress.h"
 
 namespace ringmaster::agent {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "worker/agent/log_pipe.h"
+#include "worker/agent/shell/log_pipe.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

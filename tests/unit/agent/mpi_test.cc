@@ -15,10 +15,10 @@
 
 #include "base/file.h"
 #include "tests/temp_folder.h"
-#include "worker/agent/mpi_channel.h"
-#include "worker/agent/mpi_files.h"
-#include "worker/agent/mpi_hydra.h"
-#include "worker/agent/mpi_rsh.h"
+#include "worker/agent/mpi/mpi_channel.h"
+#include "worker/agent/mpi/mpi_files.h"
+#include "worker/agent/mpi/mpi_hydra.h"
+#include "worker/agent/mpi/mpi_rsh.h"
 
 namespace ringmaster::agent {
 namespace {

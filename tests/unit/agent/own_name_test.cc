@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "worker/agent/own_name.h"
+#include "worker/agent/net/own_name.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>

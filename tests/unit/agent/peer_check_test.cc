@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "worker/agent/peer_check.h"
+#include "worker/agent/program/peer_check.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "worker/agent/program_process.h"
+#include "worker/agent/shell/program_process.h"
 
 namespace ringmaster::agent {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "worker/agent/preload_command.h"
+#include "worker/agent/program/preload_command.h"
 
 #include <gtest/gtest.h>
 

@@ -11,7 +11,7 @@ import textwrap
 import unittest
 import zipfile
 
-SPARE = pathlib.Path(__file__).resolve().parents[3] / "worker/agent/preload.py"
+SPARE = pathlib.Path(__file__).resolve().parents[3] / "worker/agent/program/preload.py"
 
 SEES = """
 import json, os, pickle, signal, sys

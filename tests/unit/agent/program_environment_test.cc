@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "worker/agent/program_environment.h"
+#include "worker/agent/shell/program_environment.h"
 
 #include <gtest/gtest.h>
 
-#include "worker/agent/program_progress.h"
+#include "worker/agent/program/program_progress.h"
 
 namespace ringmaster::agent {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "worker/agent/program_hang_watch.h"
+#include "worker/agent/program/program_hang_watch.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "worker/agent/progress_socket.h"
+#include "worker/agent/program/progress_socket.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -12,8 +12,8 @@
 
 #include "base/check.h"
 #include "tests/temp_folder.h"
-#include "worker/agent/private_folder.h"
-#include "worker/agent/unix_address.h"
+#include "worker/agent/net/unix_address.h"
+#include "worker/agent/shell/private_folder.h"
 
 namespace ringmaster::agent {
 namespace {

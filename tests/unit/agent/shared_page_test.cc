@@ -10,9 +10,9 @@
 #include <thread>
 
 #include "tests/unit/agent/rig.h"
-#include "worker/agent/death_watch.h"
-#include "worker/agent/shared_page_memory.h"
-#include "worker/agent/trainer_page.h"
+#include "worker/agent/trainer/death_watch.h"
+#include "worker/agent/trainer/shared_page_memory.h"
+#include "worker/agent/trainer/trainer_page.h"
 
 namespace ringmaster::agent {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The relay between the agents of a pod and real rendezvous servers, on loopback. The test turns its loop.
-#include "worker/agent/slot_relay.h"
+#include "worker/agent/shell/slot_relay.h"
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -16,8 +16,8 @@
 #include "base/mutex.h"
 #include "rendezvous/server.h"
 #include "tests/unit/agent/rig.h"
-#include "worker/agent/coordinator_link.h"
-#include "worker/agent/doorbell.h"
+#include "worker/agent/shell/coordinator_link.h"
+#include "worker/agent/shell/doorbell.h"
 
 namespace ringmaster::agent {
 namespace {

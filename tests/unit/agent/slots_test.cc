@@ -16,7 +16,7 @@
 #include "base/file.h"
 #include "base/pipe.h"
 #include "tests/unit/agent/rig.h"
-#include "worker/agent/signals.h"
+#include "worker/agent/shell/signals.h"
 
 namespace ringmaster::agent {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "worker/agent/termination.h"
+#include "worker/agent/shell/termination.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -12,7 +12,7 @@
 #include "operator/identity/x509.h"
 #include "rendezvous/server.h"
 #include "tests/unit/agent/rig.h"
-#include "worker/agent/coordinator_link.h"
+#include "worker/agent/shell/coordinator_link.h"
 
 namespace ringmaster::agent {
 namespace {

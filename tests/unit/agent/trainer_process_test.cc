@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Starts, watches and kills trainer processes without an agent.
-#include "worker/agent/trainer_process.h"
+#include "worker/agent/trainer/trainer_process.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>

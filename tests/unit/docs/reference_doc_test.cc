@@ -9,7 +9,7 @@
 
 #include "base/file.h"
 #include "cli/command.h"
-#include "operator/core/rules.h"
+#include "operator/core/decide/rules.h"
 #include "operator/core/status.h"
 #include "operator/flags.h"
 #include "operator/serve/metrics.h"

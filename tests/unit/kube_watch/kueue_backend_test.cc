@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "operator/core/kueue_decide.h"
+#include "operator/core/decide/decide_kueue.h"
 #include "operator/kube/backend/kube_backend.h"
 #include "tests/unit/kube_watch/backend_fixture.h"
 

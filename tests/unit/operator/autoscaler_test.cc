@@ -4,7 +4,7 @@
 // step.
 #include <gtest/gtest.h>
 
-#include "operator/core/decide_steps.h"
+#include "operator/core/decide/decide_steps.h"
 #include "tests/unit/operator/worlds.h"
 
 namespace ringmaster::core {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Capacity: requests, filters, topology, and places reserved for expected pods.
-#include "operator/core/capacity.h"
+#include "operator/core/capacity/capacity.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <set>
 
 #include "base/rng.h"
-#include "operator/core/gang_room.h"
+#include "operator/core/capacity/gang_room.h"
 
 namespace ringmaster::core {
 namespace {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // DeviceRoom: the devices of claims as amounts, and gangs that want the same ones.
-#include "operator/core/device_room.h"
+#include "operator/core/capacity/device_room.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "operator/core/gang_room.h"
-#include "operator/core/room_queue.h"
+#include "operator/core/capacity/gang_room.h"
+#include "operator/core/queue/room_queue.h"
 
 namespace ringmaster::core {
 namespace {

@@ -3,7 +3,7 @@
 // Failures: counting, rules, budgets, back-off.
 #include <gtest/gtest.h>
 
-#include "operator/core/rules.h"
+#include "operator/core/decide/rules.h"
 #include "tests/unit/operator/worlds.h"
 
 namespace ringmaster::core {

@@ -3,7 +3,7 @@
 // A gang of the operator's gate before its first pod: nothing is created until places are reserved for it.
 #include <gtest/gtest.h>
 
-#include "operator/core/decide_steps.h"
+#include "operator/core/decide/decide_steps.h"
 #include "tests/unit/operator/worlds.h"
 
 namespace ringmaster::core {

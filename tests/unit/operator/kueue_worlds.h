@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "operator/core/kueue_decide.h"
+#include "operator/core/decide/decide_kueue.h"
 #include "tests/unit/operator/worlds.h"
 
 namespace ringmaster::core {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "operator/core/label_selector.h"
+#include "operator/core/capacity/label_selector.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 // Nodes that are lost: when their workers are given up, and whether new ones may use them.
 #include <gtest/gtest.h>
 
-#include "operator/core/rules.h"
+#include "operator/core/decide/rules.h"
 #include "tests/unit/operator/worlds.h"
 
 namespace ringmaster::core {

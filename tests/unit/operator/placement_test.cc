@@ -4,8 +4,8 @@
 // after which a gang is created gated and released together.
 #include <gtest/gtest.h>
 
-#include "operator/core/decide_steps.h"
-#include "operator/core/rules.h"
+#include "operator/core/decide/decide_steps.h"
+#include "operator/core/decide/rules.h"
 #include "tests/unit/operator/worlds.h"
 
 namespace ringmaster::core {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "operator/core/preemption.h"
+#include "operator/core/queue/preemption.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

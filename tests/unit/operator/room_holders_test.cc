@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "operator/core/preemption.h"
+#include "operator/core/queue/preemption.h"
 
 namespace ringmaster::core {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "operator/core/room_queue.h"
+#include "operator/core/queue/room_queue.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 
 #include "base/rng.h"
 #include "base/sanitizers.h"
-#include "operator/core/capacity.h"
+#include "operator/core/capacity/capacity.h"
 
 namespace ringmaster::core {
 namespace {

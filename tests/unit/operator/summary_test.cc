@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "operator/core/summary.h"
+#include "operator/core/decide/summary.h"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "operator/core/decide.h"
+#include "operator/core/decide/decide.h"
 
 namespace ringmaster::core {
 

@@ -11,7 +11,7 @@
 #include "base/rng.h"
 #include "tests/sanitized.h"
 #include "tests/temp_folder.h"
-#include "worker/agent/shared_page_memory.h"
+#include "worker/agent/trainer/shared_page_memory.h"
 #include "worker/compute/device/host_device.h"
 #include "worker/trainer/step.h"
 #include "worker/trainer/transfer.h"

@@ -10,7 +10,7 @@
 
 #include "base/mutex.h"
 #include "base/rng.h"
-#include "worker/agent/shared_page_memory.h"
+#include "worker/agent/trainer/shared_page_memory.h"
 
 namespace ringmaster::trainer {
 namespace {

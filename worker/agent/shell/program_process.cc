@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "worker/agent/shell/program_process.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/pipe.h"
+#include "worker/agent/shell/find_program.h"
+
+namespace ringmaster::agent {
+namespace {
+
+// Of the agent alone. The program must not act in the agent's name.
+constexpr std::array<std::string_view, 4> kHidden = {"RINGMASTER_SECRET_FILE", "RINGMASTER_COORDINATOR",
+                                                     "RINGMASTER_CA_FILE", "RINGMASTER_TERMINATION_LOG"};
+constexpr std::string_view kUnbuffered = "PYTHONUNBUFFERED";
+constexpr int kMaxDepth = 16;  // of processes below the agent
+
+std::string_view NameOf(std::string_view variable) { return variable.substr(0, variable.find('=')); }
+
+std::vector<char*> ArgumentPointers(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+struct ExecPlan {
+  pid_t agent;
+  const char* path;
+  char* const* argv;
+  char* const* envp;
+  int in, out, err, failure;
+};
+
+// Runs in the child between fork and exec: async-signal-safe calls only.
+[[noreturn]] void ExecProgram(const ExecPlan& plan) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // The agent may have died before the line above took effect.
+  if (::getppid() != plan.agent) ::_exit(0);
+  ::setpgid(0, 0);
+  if (::getpriority(PRIO_PROCESS, 0) < 0) ::setpriority(PRIO_PROCESS, 0, 0);  // drop the agent's priority
+  ::signal(SIGPIPE, SIG_DFL);
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  const int in = plan.in >= 0 ? plan.in : ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (in >= 0) ::dup2(in, STDIN_FILENO);
+  if (::dup2(plan.out, STDOUT_FILENO) >= 0 && ::dup2(plan.err, STDERR_FILENO) >= 0)
+    ::execve(plan.path, plan.argv, plan.envp);
+  const int why = errno;
+  [[maybe_unused]] const ssize_t put = ::write(plan.failure, &why, sizeof why);
+  ::_exit(127);
+}
+
+int ReadExecFailure(int fd) {
+  int why = 0;
+  ssize_t got = 0;
+  do {
+    got = ::read(fd, &why, sizeof why);
+  } while (got < 0 && errno == EINTR);
+  return got == sizeof why ? why : 0;
+}
+
+// Adds the pids in a list of the kernel, with spaces between them.
+void AddPids(const std::string& list, std::vector<pid_t>& out) {
+  const char* at = list.data();
+  const char* const end = at + list.size();
+  while (at < end) {
+    pid_t pid = 0;
+    const auto [next, error] = std::from_chars(at, end, pid);
+    if (error != std::errc()) return;
+    out.push_back(pid);
+    at = next + 1;
+  }
+}
+
+// Returns the children of this process, without `spare`.
+std::vector<pid_t> ChildrenOfThis(pid_t spare) {
+  std::vector<pid_t> children;
+  const Result<std::string> list = ReadFile(fmt::format("/proc/{}/task/{}/children", ::getpid(), ::getpid()));
+  if (list.ok()) AddPids(*list, children);
+  children.erase(std::remove(children.begin(), children.end(), spare), children.end());
+  return children;
+}
+
+// The kernel lists children by the thread that started them.
+std::vector<pid_t> ChildrenOf(pid_t pid) {
+  std::vector<pid_t> children;
+  std::error_code error;
+  for (const auto& thread : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", pid), error)) {
+    const Result<std::string> list = ReadFile(thread.path().string() + "/children");
+    if (list.ok()) AddPids(*list, children);
+  }
+  return children;
+}
+
+// Adds what `pid` and its descendants do, and the CPU times of those that they have collected.
+void ObserveBelow(pid_t pid, int depth, long long* ticks, bool* stopped) {
+  const Result<std::string> stat = ReadFile(fmt::format("/proc/{}/stat", pid));
+  if (!stat.ok()) return;
+  // The fields after the name, which may contain anything: the state, and 11 to 14 are times.
+  const size_t name_end = stat->rfind(')');
+  char state = 0;
+  long long times[4] = {};
+  if (name_end != std::string::npos &&
+      std::sscanf(stat->c_str() + name_end + 1,
+                  " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lld %lld %lld %lld", &state, &times[0],
+                  &times[1], &times[2], &times[3]) == 5) {
+    *ticks += times[0] + times[1] + times[2] + times[3];
+    *stopped = *stopped || state == 'T';  // and not 't': a debugger
+  }
+  if (depth >= kMaxDepth) return;
+  for (const pid_t child : ChildrenOf(pid)) ObserveBelow(child, depth + 1, ticks, stopped);
+}
+
+// Whether the process catches the signal, or blocks it to read it from a descriptor.
+bool Takes(pid_t pid, int signal) {
+  const Result<std::string> status = ReadFile(fmt::format("/proc/{}/status", pid));
+  if (!status.ok()) return false;
+  for (const std::string_view field : {"\nSigCgt:\t", "\nSigBlk:\t"}) {
+    const size_t at = status->find(field);
+    if (at == std::string::npos) continue;
+    uint64_t mask = 0;
+    std::from_chars(status->data() + at + field.size(), status->data() + status->size(), mask, 16);
+    if (((mask >> (signal - 1)) & 1) != 0) return true;
+  }
+  return false;
+}
+
+// Adds the first process on each path from `pid` down that takes the signal. What is below it is its own
+// matter: processes that Python has forked have its handlers.
+void AddReceivers(pid_t pid, int signal, int depth, std::vector<pid_t>& out) {
+  if (Takes(pid, signal)) return out.push_back(pid);
+  if (depth >= kMaxDepth) return;
+  for (const pid_t child : ChildrenOf(pid)) AddReceivers(child, signal, depth + 1, out);
+}
+
+// Whether the standard input of the process is a pipe, as that of `tee` in `python train.py | tee log`.
+bool ReadsPipe(pid_t pid) {
+  std::error_code error;
+  const auto input = std::filesystem::read_symlink(fmt::format("/proc/{}/fd/0", pid), error);
+  return !error && input.native().starts_with("pipe:");
+}
+
+}  // namespace
+
+Result<ProgramProcess> ProgramProcess::Start(const std::vector<std::string>& command,
+                                             const std::vector<std::string>& variables, int input) {
+  RM_ASSIGN(const std::string path, FindProgram(command.at(0)));
+  RM_ASSIGN(Pipe out, MakePipe());
+  RM_ASSIGN(Pipe err, MakePipe());
+  RM_ASSIGN(Pipe failure, MakePipe());
+  for (const Fd* end : {&out.read, &err.read}) {
+    if (::fcntl(end->get(), F_SETFL, O_NONBLOCK) != 0) return ErrnoError("make a pipe non-blocking", errno);
+  }
+  std::vector<std::string> arguments = command;
+  std::vector<std::string> environment = EnvironmentWith(variables);
+  const std::vector<char*> argv = ArgumentPointers(arguments);
+  const std::vector<char*> envp = ArgumentPointers(environment);
+  const ExecPlan plan = {::getpid(), path.c_str(),    argv.data(),     envp.data(),
+                         input,      out.write.get(), err.write.get(), failure.write.get()};
+  const pid_t pid = ::fork();
+  if (pid < 0) return ErrnoError("fork", errno);
+  if (pid == 0) ExecProgram(plan);
+  failure.write.Reset();
+  if (const int why = ReadExecFailure(failure.read.get()); why != 0) {
+    while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+    }
+    return ErrnoError("run " + command[0], why);
+  }
+  ::setpgid(pid, pid);  // the child does the same: one of them comes before the first Kill
+  ProgramProcess process;
+  process.pid_ = pid;
+  process.stdout_ = std::move(out.read);
+  process.stderr_ = std::move(err.read);
+  return process;
+}
+
+std::vector<std::string> ProgramProcess::EnvironmentWith(const std::vector<std::string>& variables) {
+  std::vector<std::string> environment = variables;
+  bool unbuffered = false;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view name = NameOf(*entry);
+    unbuffered = unbuffered || name == kUnbuffered;
+    const bool replaced = std::find(kHidden.begin(), kHidden.end(), name) != kHidden.end() ||
+                          std::any_of(variables.begin(), variables.end(),
+                                      [&](const std::string& variable) { return NameOf(variable) == name; });
+    if (!replaced) environment.emplace_back(*entry);
+  }
+  if (!unbuffered) environment.push_back(std::string(kUnbuffered) + "=1");
+  return environment;
+}
+
+void ProgramProcess::Terminate() {
+  if (exit_code_) return;
+  stopping_ = true;
+  ::kill(pid_, SIGTERM);
+}
+
+void ProgramProcess::Signal(int signal) const {
+  if (exit_code_) return;
+  std::vector<pid_t> receivers;
+  AddReceivers(pid_, signal, 0, receivers);
+  if (receivers.empty()) receivers.push_back(pid_);
+  for (const pid_t pid : receivers) ::kill(pid, signal);
+}
+
+// Orphans that left the group become children of this process when their parents die: Reap kills them then.
+void ProgramProcess::Kill(pid_t spare) {
+  stopping_ = false;
+  if (!exit_code_) ::kill(-pid_, SIGKILL);
+  for (const pid_t child : ChildrenOfThis(spare)) ::kill(child, SIGKILL);
+}
+
+std::optional<int> ProgramProcess::Reap(pid_t spare) {
+  while (true) {
+    siginfo_t info = {};
+    if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0) return exit_code_;  // no child is left
+    if (info.si_pid == 0 || info.si_pid == spare) break;  // SpareProgram collects the spare
+    const bool first = info.si_pid == pid_;
+    // Kill its process group as long as the id cannot have been reused.
+    if (first && !stopping_) ::kill(-pid_, SIGKILL);
+    int status = 0;
+    ::waitpid(info.si_pid, &status, 0);
+    if (first) exit_code_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  }
+  if (!exit_code_) return std::nullopt;
+  const std::vector<pid_t> rest = ChildrenOfThis(spare);
+  if (rest.empty()) return exit_code_;
+  if (stopping_)
+    TerminateRest(rest);
+  else
+    Kill(spare);
+  return std::nullopt;
+}
+
+// Only the orphans themselves, and each once: they may need their children while they save, and take a second
+// SIGTERM as an order to end at once. The orphans that they leave are here next time.
+void ProgramProcess::TerminateRest(const std::vector<pid_t>& rest) {
+  const auto contains = [](const std::vector<pid_t>& pids, pid_t pid) {
+    return std::find(pids.begin(), pids.end(), pid) != pids.end();
+  };
+  std::erase_if(terminated_, [&](pid_t pid) { return !contains(rest, pid); });
+  for (const pid_t pid : rest) {
+    if (contains(terminated_, pid)) continue;
+    terminated_.push_back(pid);
+    // A program that saves may print into it: it ends with its input.
+    if (ReadsPipe(pid) && !Takes(pid, SIGTERM)) continue;
+    log::Info("SIGTERM to pid={}, which the first process of the program has left", pid);
+    ::kill(pid, SIGTERM);
+  }
+}
+
+ProgramProcess::Activity ProgramProcess::Observe(pid_t spare) const {
+  Activity activity;
+  long long ticks = 0;
+  // The agent's own time is not the program's.
+  for (const pid_t child : ChildrenOfThis(spare)) ObserveBelow(child, 0, &ticks, &activity.stopped);
+  static const long kTicksPerSecond = ::sysconf(_SC_CLK_TCK);
+  activity.cpu = std::chrono::duration_cast<Duration>(
+      std::chrono::duration<double>(static_cast<double>(ticks) / static_cast<double>(kTicksPerSecond)));
+  return activity;
+}
+
+Result<ReservedPort> ReservedPort::Reserve(int32_t port) {
+  ReservedPort reserved;
+  reserved.socket_ = Fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!reserved.socket_.valid()) return ErrnoError("socket", errno);
+  // A port in TIME_WAIT is as good as a free one.
+  const int on = 1;
+  ::setsockopt(reserved.socket_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_ANY);
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  socklen_t size = sizeof address;
+  if (::bind(reserved.socket_.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+      ::getsockname(reserved.socket_.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0)
+    return Error{Code::kUnavailable, ErrnoError(fmt::format("bind port {}", port), errno).message};
+  reserved.port_ = ntohs(address.sin_port);
+  return reserved;
+}
+
+}  // namespace ringmaster::agent
