@@ -58,7 +58,7 @@ struct Table<LedgerTime> {
       F("startupMicros", &LedgerTime::startupMicros, kLedgerNumber, "Time from nodes to the first step."),
       F("restartMicros", &LedgerTime::restartMicros, kLedgerNumber, "Time from a failure to the next step."),
       F("redoneMicros", &LedgerTime::redoneMicros, kLedgerNumber, "Time in steps that were repeated."),
-      F("spending", &LedgerTime::spending, kLedgerWord, "Category of the current time."),
+      F("accounting", &LedgerTime::accounting, kLedgerWord, "Category of the current time."),
       F("accounted", &LedgerTime::accounted, kLedgerTime, "Time up to which all categories are accounted."));
 };
 

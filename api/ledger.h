@@ -41,7 +41,7 @@ struct LedgerTime {
   int64_t startupMicros = 0;
   int64_t restartMicros = 0;
   int64_t redoneMicros = 0;
-  std::string spending;
+  std::string accounting;
   std::string accounted;
   bool operator==(const LedgerTime&) const = default;
 };

@@ -100,7 +100,7 @@ void Visit(V&, Bye&) {}
 template <class V>
 void Visit(V& v, Facts& m) {
   v.Name("device", m.device), v.Name("driver", m.driver), v.Name("nic", m.nic);
-  v.List("troubles", m.device_faults, kMaxDeviceFaults);
+  v.List("deviceFaults", m.device_faults, kMaxDeviceFaults);
 }
 template <class V>
 void Visit(V& v, Welcome& m) {

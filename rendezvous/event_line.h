@@ -60,7 +60,7 @@ constexpr const char* ReasonOf(EventKind kind) {
     case EventKind::kOperationFailed:
       return "OperationFailed";
     case EventKind::kDeviceFault:
-      return "DeviceTrouble";
+      return "DeviceFault";
     case EventKind::kStraggler:
       return "Straggler";
     case EventKind::kStragglerEnded:

@@ -79,7 +79,7 @@ std::string GangReasonOf(const std::string& reason) {
     if (reason == cause) return "WorkerFailed";
   if (reason == "Silent") return "WorkerSilent";
   if (reason == "Left") return "WorkerLeaving";
-  for (const char* same : {"DeviceTrouble", "Restarting", "CheckpointPublished", "Straggler"})
+  for (const char* same : {"DeviceFault", "Restarting", "CheckpointPublished", "Straggler"})
     if (reason == same) return reason;
   return {};
 }

@@ -26,7 +26,7 @@ std::optional<MarkKind> MarkOf(const RunEvent& event) {
   if (reason == "OperationFailed") return MarkKind::kOperation;
   if (reason == "WorkerSilent") return MarkKind::kSilent;
   if (reason == "WorkerLeaving") return MarkKind::kLeaving;
-  if (reason == "DeviceTrouble") return MarkKind::kDevice;
+  if (reason == "DeviceFault") return MarkKind::kDevice;
   if (reason == "Straggler") return MarkKind::kSlow;
   return std::nullopt;
 }

@@ -17,7 +17,7 @@
 // | GenerationFormed    | generation, workers (pods by rank), step (unless the loader decides),             |
 // |                     | recoverySeconds (since the loss of a member was noticed)                          |
 // | WorkerFailed        | pod, evidence (mutex, exit, hang, stopped, ...: why it counts as lost)            |
-// | WorkerSilent, WorkerLeaving, OperationFailed, DeviceTrouble | pod                                       |
+// | WorkerSilent, WorkerLeaving, OperationFailed, DeviceFault | pod                                       |
 // | Straggler, StragglerRecovered | pod                                                                     |
 // | Chaos               | pod, signal (SIGKILL or SIGSTOP)                                                  |
 // | CheckpointPublished | step                                                                              |

@@ -46,7 +46,7 @@ constexpr Row kRows[] = {
      "The job trains, but the newest checkpoint could not be written: a failure of all workers now would "
      "lose more steps than usual. The message says why; the next checkpoint is written as scheduled."},
     {Reason::kBelowTarget, "BelowTarget", "Degraded", "The job runs with fewer workers than requested."},
-    {Reason::kAsWished, "AsWished", "Degraded", "Nothing is missing."},
+    {Reason::kAsDesired, "AsDesired", "Degraded", "Nothing is missing."},
     {Reason::kAllStepsDone, "AllStepsDone", "Ready, Succeeded",
      "Every step is committed and the final checkpoint is written."},
     {Reason::kAllPodsSucceeded, "AllPodsSucceeded", "Ready, Succeeded",

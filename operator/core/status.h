@@ -46,7 +46,7 @@ enum class Reason : uint8_t {
   // Degraded
   kCheckpointFailing,
   kBelowTarget,
-  kAsWished,
+  kAsDesired,
   // Succeeded
   kAllStepsDone,
   kAllPodsSucceeded,

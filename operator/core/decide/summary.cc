@@ -278,7 +278,7 @@ void SetPodConditions(const SummaryInput& s, Writer& writer) {
   if (s.hold && !l.stop_since && s.o.pods.empty()) {
     writer.Set(ConditionType::kScheduled, false, s.hold->reason, "");
     writer.Set(ConditionType::kReady, false, s.hold->reason, "");
-    writer.Set(ConditionType::kDegraded, false, Reason::kAsWished, "");
+    writer.Set(ConditionType::kDegraded, false, Reason::kAsDesired, "");
     return;
   }
   const bool wanted = !s.ended && !l.suspended && !l.stop_since;
@@ -293,7 +293,7 @@ void SetPodConditions(const SummaryInput& s, Writer& writer) {
     } else {
       writer.Set(ConditionType::kReady, false, why, "");
     }
-    writer.Set(ConditionType::kDegraded, false, Reason::kAsWished, "");
+    writer.Set(ConditionType::kDegraded, false, Reason::kAsDesired, "");
     return;
   }
   const Placement& p = s.placement;
@@ -320,7 +320,7 @@ void SetPodConditions(const SummaryInput& s, Writer& writer) {
     return;
   }
   const bool degraded = l.ready_since.has_value() && !ready;
-  writer.Set(ConditionType::kDegraded, degraded, degraded ? Reason::kBelowTarget : Reason::kAsWished,
+  writer.Set(ConditionType::kDegraded, degraded, degraded ? Reason::kBelowTarget : Reason::kAsDesired,
              degraded ? fmt::format("{}/{} pods", s.counts.running, s.counts.target) : "");
 }
 

@@ -59,8 +59,8 @@ void TimeFields(const Coder& coder, A& a, C& c) {
   coder.Span(a.startupMicros, c.goodput.startup);
   coder.Span(a.restartMicros, c.goodput.restart);
   coder.Span(a.redoneMicros, c.goodput.redone);
-  coder.WordOrNone(a.spending, c.time_accounting, core::TimeAccountingName, core::TimeAccounting::kProductive,
-                   core::TimeAccounting::kNothing);
+  coder.WordOrNone(a.accounting, c.time_accounting, core::TimeAccountingName,
+                   core::TimeAccounting::kProductive, core::TimeAccounting::kNothing);
   coder.At(a.accounted, c.accounted);
 }
 

@@ -51,7 +51,7 @@ Json RunningJob() {
                                  ConditionJson("Ready", "True", "AllPodsRunning"),
                                  ConditionJson("FabricReady", "True", "GangFormed"),
                                  ConditionJson("Progressing", "True", "StepAdvanced", "step 120 of 300"),
-                                 ConditionJson("Degraded", "False", "AsWished"),
+                                 ConditionJson("Degraded", "False", "AsDesired"),
                                  ConditionJson("Suspended", "False", "NotSuspended"),
                                  ConditionJson("Succeeded", "False", "NotFinished"),
                                  ConditionJson("Failed", "False", "NotFailed")};

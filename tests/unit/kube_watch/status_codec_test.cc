@@ -220,7 +220,7 @@ TEST(StatusCodecTest, InvalidMembersReadAsUnset) {
   status.startTime = "noon";
   status.ledger.emplace();
   status.ledger->outcome = "Drawn";
-  status.ledger->time.spending = "Money";
+  status.ledger->time.accounting = "Money";
   status.ledger->notBefore = "2024-13-01T00:00:00Z";
   const core::Status read = DecodeStatus(status, kCodecClock);
   EXPECT_EQ(read, core::Status{});

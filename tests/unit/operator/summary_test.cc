@@ -138,7 +138,7 @@ TEST(Summary, AFailedCheckpointDegradesTheJob) {
   EXPECT_NE(degraded.message.find("free space there"), std::string::npos);
   observed.report->checkpoint_failure.clear();
   EXPECT_EQ(Summarize(observed, observed.status.ledger, kT0).Of(ConditionType::kDegraded).reason,
-            Reason::kAsWished);
+            Reason::kAsDesired);
 }
 
 }  // namespace

@@ -305,7 +305,7 @@ class Spite {
                                               "device",
                                               "driver",
                                               "nic",
-                                              "troubles",
+                                              "deviceFaults",
                                               "urgency",
                                               "permanent",
                                               "members",
@@ -355,7 +355,7 @@ class Spite {
     if (field == "exitCode" && rng_.Chance(0.5)) return "0";
     if (field == "member") return "\"" + agent + "." + std::to_string(1 + rng_.Below(3)) + "\"";
     if (field == "records") return "[" + Record() + "," + Record() + "]";
-    if (field == "troubles") return "[" + Text() + "]";
+    if (field == "deviceFaults") return "[" + Text() + "]";
     if (field == "members" || field == "sources") return "[]";
     if (field == "generation") return std::to_string(rng_.Chance(0.7) ? rng_.Below(8) : rng_.Next());
     if (field == "hasState" || field == "canRollBack" || field == "finished" || field == "saved" ||

@@ -29,8 +29,8 @@ namespace {
 
 namespace program = rendezvous::program;
 
-constexpr Duration kFarewell = seconds(2);  // for each part of Shutdown that may hang
-constexpr int32_t kPortsPerRank = 8;        // of a pod in the host network: the operator allocates as many
+constexpr Duration kProgramShutdownLimit = seconds(2);  // for each part of Shutdown that may hang
+constexpr int32_t kPortsPerRank = 8;  // of a pod in the host network: the operator allocates as many
 constexpr Duration kDyingLimit = milliseconds(500);  // from a program's last line on stderr to its end
 // A spare does not compete with the start of the program.
 constexpr Duration kSpareDelay = seconds(5);
@@ -73,9 +73,9 @@ ProgramAgent::ProgramAgent(Config config)
       err_(STDERR_FILENO) {
   out_.SetObserver([this](std::string_view line) { progress_.Take(line, Now()); });
   err_.SetObserver([this](std::string_view line) {
-    last_words_at_ = Now();
-    progress_.Take(line, last_words_at_);
-    error_lines_.Take(line, last_words_at_);
+    last_error_line_at_ = Now();
+    progress_.Take(line, last_error_line_at_);
+    error_lines_.Take(line, last_error_line_at_);
   });
   OpenFolder();
 }
@@ -486,14 +486,15 @@ void ProgramAgent::OnEnded(int exit_code) {
   program_.reset();
   // A program says why it fails before its peers notice, and takes longer to end than some of them.
   const Duration ago =
-      exit_code != 0 && now - last_words_at_ < kDyingLimit ? now - last_words_at_ : Duration{0};
+      exit_code != 0 && now - last_error_line_at_ < kDyingLimit ? now - last_error_line_at_ : Duration{0};
   if (exit_code != 0 && !mpi_failure_.empty())
     return Feed(program::Ended{exit_code, "exit", mpi_failure_, now - mpi_failed_at_});
-  Feed(program::Ended{exit_code, launches_ ? "launcher" : "exit", exit_code == 0 ? "" : LastWords(), ago});
+  Feed(
+      program::Ended{exit_code, launches_ ? "launcher" : "exit", exit_code == 0 ? "" : LastErrorLine(), ago});
 }
 
 void ProgramAgent::Shutdown() {
-  Time deadline = Now() + kFarewell;
+  Time deadline = Now() + kProgramShutdownLimit;
   while (link_.wants_write() && Now() < deadline) {
     pollfd wait = {link_.PollFor().fd, POLLOUT, 0};
     ::poll(&wait, 1, 50);
@@ -502,7 +503,7 @@ void ProgramAgent::Shutdown() {
   link_.Close();
   spare_.reset();
   if (program_) program_->Kill();
-  deadline = Now() + kFarewell;
+  deadline = Now() + kProgramShutdownLimit;
   while (program_ && Now() < deadline) {
     if (program_->Reap()) program_.reset();
     if (!program_) break;
@@ -512,7 +513,7 @@ void ProgramAgent::Shutdown() {
     while (::read(signals_.get(), &info, sizeof info) == sizeof info) {
     }
   }
-  deadline = Now() + kFarewell;
+  deadline = Now() + kProgramShutdownLimit;
   out_.Finish(Now());
   err_.Finish(Now());
   while ((out_.write_fd() >= 0 || err_.write_fd() >= 0) && Now() < deadline) {
@@ -530,7 +531,7 @@ std::string ProgramAgent::TailText() const {
   return text;
 }
 
-std::string ProgramAgent::LastWords() const {
+std::string ProgramAgent::LastErrorLine() const {
   return mpi() ? LauncherWords(err_.tail()) : error_lines_.Reason(err_.tail());
 }
 

@@ -77,7 +77,7 @@ class ProgramAgent {
   void AdvanceCheck(Time now);
   // After Exit: sends pending messages, kills the program, flushes the logs.
   void Shutdown();
-  std::string LastWords() const;
+  std::string LastErrorLine() const;
   std::string TailText() const;
   // ---- frameworks mpi and horovod: the program is MpiPod (mpi_pod.h)
   bool mpi() const { return !config_.mpi.empty(); }
@@ -112,7 +112,7 @@ class ProgramAgent {
   bool launches_ = false;    // the program starts the ranks in all pods
   std::string mpi_failure_;  // why the program is going to fail
   Time mpi_failed_at_{};
-  Time last_words_at_{};                   // when the program wrote the last line to stderr
+  Time last_error_line_at_{};              // when the program wrote the last line to stderr
   ErrorLines error_lines_;                 // of stderr
   bool has_started_ = false;               // its command has been there
   std::optional<ProgramProcess> program_;  // until no process of it is left

@@ -22,7 +22,7 @@ using LinkState = CoordinatorLink::State;
 
 constexpr size_t kMaxWelcomeBytes = 4096;
 constexpr Duration kLongestWait = seconds(1);
-constexpr Duration kFarewellLimit = seconds(2);
+constexpr Duration kRelayShutdownLimit = seconds(2);
 
 const std::string& PingFrame() {
   static const std::string frame = rendezvous::Encode(rendezvous::Ping{});
@@ -271,7 +271,7 @@ int RunSlotRelay(SlotRelay::Options options, std::vector<Fd> doorbells) {
   SlotRelay relay(std::move(options), std::move(doorbells));
   for (pollfd end = {signals.get(), POLLIN, 0}; ::poll(&end, 1, 0) <= 0;)
     relay.RunOnce(kNever, signals.get());
-  const Time limit = Now() + kFarewellLimit;
+  const Time limit = Now() + kRelayShutdownLimit;
   while (Now() < limit && (relay.HasAgents() || relay.HasUnsent())) relay.RunOnce(limit, -1);
   return 0;
 }

@@ -207,7 +207,7 @@ void Agent::Send(Message message) {
   // The code of an exit alone says little. A signal leaves no termination message.
   if (auto* down = std::get_if<rendezvous::Down>(&message);
       down != nullptr && down->exit_code > 0 && down->exit_code < 128 && down->message.empty())
-    down->message = LastWords();
+    down->message = LastErrorLine();
   if (auto* ping = std::get_if<rendezvous::Ping>(&message); ping != nullptr && hang_watch_)
     ping->busy = busy_.Take(trainer_->page(), Now());
   if (const Status sent = link_.Send(message); !sent.ok()) LoseLink(sent.error());
@@ -451,7 +451,7 @@ std::string Agent::TailText() const {
 }
 
 // Returns the trainer's last line, without the time, level, pod and member of a log line.
-std::string Agent::LastWords() const {
+std::string Agent::LastErrorLine() const {
   if (err_.tail().empty()) return "";
   const std::string& line = err_.tail().back();
   const size_t member = line.find(" member=");

@@ -71,7 +71,7 @@ class Agent {
   // After ExitAgent: sends pending messages, kills the trainer and its children, flushes the logs.
   void Shutdown();
   std::string TailText() const;
-  std::string LastWords() const;
+  std::string LastErrorLine() const;
 
   Config config_;
   rendezvous::MemberCore core_;
