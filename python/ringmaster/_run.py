@@ -19,9 +19,9 @@ import random
 import sys
 import types
 import weakref
-from typing import Any, Callable, Container, Generic, Iterable, Iterator, List, Mapping, Optional, Tuple, Type, TypeVar
+from typing import Any, Callable, Container, Generic, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple, Type, TypeVar
 
-from . import _data, _native, _state, _stream
+from . import _data, _generators, _native, _state, _stream
 from ._errors import Error, Stopped, describe_exception
 
 _STAMP = "stamp of the data"  # the tensor that has the bits of Source.stamp, by which workers notice that their data differ
@@ -128,9 +128,7 @@ class Step:
         """
         source = self._run._cached_source(data, collate_fn, num_workers)
         for v in self._next_micro_batch(source.size, source.stamp):
-            if source.random:
-                self._run._seed_micro_batch(self.number, v)
-            batch = source.get(self.number, v, self.samples)
+            batch = source.read(self.number, v, self.samples)
             # Whether another process read the samples makes no difference.
             self._run._seed_micro_batch(self.number, v)
             yield batch
@@ -165,6 +163,7 @@ class Step:
             )
         self._iterated = True
         run = self._run
+        run._begin_micro_batches()
         run._check_size(self.number, size)
         if self._share:
             run._set_stamp(stamp(self.number))
@@ -210,9 +209,12 @@ class Step:
                 "the losses"
             )
 
+    def _add_loss(self, loss: float) -> None:
+        self._micro_batch_loss = (self._micro_batch_loss or 0.0) + loss * self._weight
+
     def _set_loss(self, loss: float) -> None:
         self._check_first_loss()
-        self._micro_batch_loss = loss * self._weight
+        self._add_loss(loss)
 
     def _reduce(self) -> bool:
         """Reduces the sums over all workers. Returns False if the step must be attempted again."""
@@ -272,6 +274,8 @@ class Run(abc.ABC, Generic[StepT]):
         self._sources: List[Tuple[Tuple[Any, ...], _data.Source]] = []
         self._dataset_size: Optional[int] = None
         self._committed_size: Optional[int] = None  # of the dataset with which the state was trained
+        self._generators: _generators.Found = []  # that are seeded like the global ones
+        self._given_generators: _generators.Found = []  # by `rng`
         self._stamp_tensor = -1
         self._stamp_bits = (ctypes.c_float * _STAMP_BITS)()  # of the step's data; 0 if nothing is known of it
         _watch_exceptions(self)
@@ -293,6 +297,7 @@ class Run(abc.ABC, Generic[StepT]):
         if total < 1:
             raise Error(f"run.steps({total}): a run has at least one step")
         self._joined = True
+        self._find_generators()
         self._join(total)
         described = False
         while (event := self._next_step()) is not None:
@@ -300,6 +305,8 @@ class Run(abc.ABC, Generic[StepT]):
             step = self._make_step(event)
             self._begin_step(step)
             self._yielded = step
+            # What the code draws before the micro-batches is the same on all workers and in each attempt.
+            self._seed_micro_batch(step.number, self.settings.micro_batches + 1)
             try:
                 yield step
             except GeneratorExit:
@@ -312,6 +319,8 @@ class Run(abc.ABC, Generic[StepT]):
                     f"step {step.number} was computed, but not committed: end the loop with step.commit()"
                 )
             self._restore()
+            if not step._committed:
+                self._take_back()
             if step._committed and not described:
                 # State that cannot be stored fails here, rather than hours later at a checkpoint, a joining worker or the end.
                 self._describe(_state.Encoder(self._as_array))
@@ -360,6 +369,20 @@ class Run(abc.ABC, Generic[StepT]):
         except BaseException as error:
             _on_exception(type(error), error, error.__traceback__)
             _exit_now(1)
+
+    def rng(self, kind: str = "numpy") -> Any:
+        """Returns a new generator of random numbers, which is seeded for each micro-batch like the global ones.
+
+        kind: "numpy", a numpy.random.Generator; "python", a random.Random; "torch", a torch.Generator of the CPU. Call it before
+        run.steps, in the same order on all workers. What a dataset holds may be any of them.
+        """
+        if self._joined:
+            raise Error("run.rng was called in the loop over the steps: create all generators before run.steps(...)")
+        generator = _generators.create(kind)
+        path = f"run.rng.{len(self._given_generators)}"
+        self._given_generators.append((path, generator))
+        _generators.seed_all([(path, generator)], self.settings.seed)
+        return generator
 
     def validated(self, loss: float, accuracy: float = math.nan) -> None:
         """Reports what validation samples say about the current weights. The call of rank 0 counts."""
@@ -441,8 +464,14 @@ class Run(abc.ABC, Generic[StepT]):
     def _begin_step(self, step: StepT) -> None:
         """Prepares an attempt at a step."""
 
+    def _begin_micro_batches(self) -> None:
+        """Prepares the loop over the micro-batches of a step."""
+
     def _begin_micro_batch(self) -> None:
         """Prepares a micro-batch."""
+
+    def _take_back(self) -> None:
+        """Undoes what an attempt that did not commit has changed in the state apart from its micro-batches."""
 
     def _end_micro_batch(self, step: StepT) -> None:
         """Adds what the micro-batch changed to the sums."""
@@ -484,8 +513,34 @@ class Run(abc.ABC, Generic[StepT]):
 
     # ---- the loop ----
 
+    def _seed_number(self, step: int, v: int) -> int:
+        return _native.random_seed(self.settings.seed, step, v)
+
+    def _seed_globals(self, step: int, v: int) -> None:
+        self._seed(self._seed_number(step, v))
+
     def _seed_micro_batch(self, step: int, v: int) -> None:
-        self._seed(_native.random_seed(self.settings.seed, step, v))
+        """Seeds all generators that the code of a micro-batch may use. v: of the micro-batch, or a larger number."""
+        number = self._seed_number(step, v)
+        self._seed(number)
+        _generators.seed_all(self._generators, number)
+
+    def _state_objects(self) -> Iterable[Any]:
+        """Returns the objects that are state, of which generators are left as they are."""
+        return ()
+
+    def _generator_roots(self) -> Sequence[Tuple[str, Any]]:
+        """Returns the objects, by path, that may hold generators which the code of a micro-batch uses."""
+        return ()
+
+    def _ignored_generators(self) -> Set[int]:
+        return _generators.ignored_of(self._state_objects())
+
+    def _find_generators(self) -> None:
+        main = vars(sys.modules["__main__"]) if "__main__" in sys.modules else {}
+        own = [(f"__main__.{name}", value) for name, value in main.items() if _generators.is_generator(value)]
+        roots = [*self._given_generators, *own, *self._generator_roots()]
+        self._generators = _generators.find(roots, self._ignored_generators())
 
     def _join(self, total: int) -> None:
         tensors = self._tensors()
@@ -521,7 +576,8 @@ class Run(abc.ABC, Generic[StepT]):
         state = {"format": 1, "dataset size": self._committed_size, "state": self._describe(encoder)}
         arrays = encoder.arrays
         self._native.describe(
-            [(name, array.type, array.address, array.bytes, _native.PARAMETER if array.parameter else 0)
+            [(name, _state.STORED.get(array.type, array.type), array.address, array.bytes,
+              _native.PARAMETER if array.parameter else 0)
              for name, array in arrays.items()],
             _state.to_bytes(state),
         )  # fmt: skip
@@ -540,7 +596,30 @@ class Run(abc.ABC, Generic[StepT]):
         decoder = _state.Decoder(arrays, self._from_array)
         self._kept = []
         self._load(state["state"], decoder)
+        self._check_loaded(state["state"], arrays)
         self._committed_size = state["dataset size"]
+
+    def _check_loaded(self, state: Any, arrays: Mapping[str, _state.Array]) -> None:
+        """Errors: the program does not have the state that was loaded, so this worker would differ from the others."""
+        hashes = _state.Hashes(self._as_array)
+        here = self._describe(hashes)
+        found = None
+        for name, (size, value) in hashes.hashes.items():
+            loaded = arrays.get(name)
+            if loaded is None or (size, value) != (
+                loaded.bytes,
+                _native.hash_memory(loaded.address, loaded.bytes),
+            ):
+                found = name
+                break
+        if found is None:
+            where = _state.difference(here, state, "state")
+            found = None if where is None else where.partition(".")[2] or "state"
+        if found is not None:
+            raise Error(
+                f"after loading, {found} of the state is not what was loaded: a load_state_dict() must restore exactly what "
+                "state_dict() returned, or leave the value out of both"
+            )
 
     def _check_size(self, step: int, size: Optional[int]) -> None:
         """Checks the number of samples of the dataset; None: unknown."""
@@ -569,8 +648,9 @@ class Run(abc.ABC, Generic[StepT]):
             return
         if self._dataset_size is not None:
             raise Error(
-                f"the dataset has {self._dataset_size} samples on this worker, and another size on another worker, so some samples "
-                "would be missing: give all workers the same data"
+                f"the dataset has {self._dataset_size} samples on this worker, and another size or other samples on another worker: "
+                "give all workers the same data. If they have the same, but reading a sample twice gives other values, make it depend "
+                "on the generators of random numbers that Ringmaster seeds, or set init(data_fingerprint=...), which is compared instead"
             )
         raise Error(
             "workers have different data: a stream begins this step with another sample on another worker, or is a dataset there. "
@@ -585,9 +665,7 @@ class Run(abc.ABC, Generic[StepT]):
                 "the dataset has samples, but init(samples_per_step=...) does not say how many a step takes"
             )
         samples = settings.samples_per_step // settings.micro_batches
-        return _stream.Stream(
-            data, collate, samples, settings.micro_batches, self._seed_micro_batch, self.heartbeat, self._as_array
-        )
+        return _stream.Stream(data, collate, samples, settings.micro_batches, self.heartbeat)
 
     def _samples(self, step: int, v: int, size: Optional[int]) -> Tuple[List[int], float]:
         """Returns the samples of a micro-batch, and its weight, so that the mean over micro-batches is that over samples."""
@@ -614,6 +692,11 @@ class Run(abc.ABC, Generic[StepT]):
             ):
                 return source
         source = self._source(data, collate, num_workers)
+        seeding = _data.Seeding(
+            self._seed_globals, self._seed_number, self._ignored_generators, self.settings.micro_batches
+        )
+        # A fingerprint says more than samples, and may be equal though a worker keeps its data in another form.
+        source.prepare(seeding, self._as_array, compare=self.settings.data_fingerprint == "")
         if len(self._sources) >= 8:  # a new object in each step, such as a lambda
             self._sources.pop(0)[1].close()
         self._sources.append((key, source))

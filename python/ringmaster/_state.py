@@ -19,7 +19,12 @@ import json
 import sys
 from typing import Any, Callable, Dict, List, Mapping, Optional, Set, Tuple
 
+from . import _native
 from ._errors import Error
+
+
+# Types that checkpoints do not have, and those as which they are stored: complex numbers as two floats.
+STORED = {"C64": "F32", "C128": "F64", "F8_E4M3": "U8", "F8_E5M2": "U8"}
 
 
 @dataclasses.dataclass
@@ -74,7 +79,8 @@ class Encoder:
         while name in self.arrays:
             name += "'"
         self.arrays[name] = array
-        return {"$array": name, "shape": list(array.shape), **array.notes}
+        stored = {"type": array.type} if array.type in STORED else {}
+        return {"$array": name, "shape": list(array.shape), **stored, **array.notes}
 
     def _items(self, values: Any, name: str) -> List[Any]:
         return [self.encode(item, f"{name}.{index}") for index, item in enumerate(values)]
@@ -110,6 +116,44 @@ class Encoder:
         if not ordered:
             keys.sort(key=lambda key: _text(encoded[id(key)]))
         return [[encoded[id(key)], self.encode(value[key], f"{name}.{key}")] for key in keys]
+
+
+class Hashes(Encoder):
+    """An encoder that keeps the hashes of arrays only."""
+
+    def __init__(self, as_array: AsArray) -> None:
+        super().__init__(as_array)
+        self.hashes: Dict[str, Tuple[int, int]] = {}  # bytes and hash
+
+    def add(self, array: Array, name: str) -> Any:
+        reference = super().add(array, name)
+        kept = reference["$array"]
+        self.hashes[kept] = (array.bytes, _native.hash_memory(array.address, array.bytes))
+        self.arrays[kept] = dataclasses.replace(array, owner=None, address=0, bytes=0)
+        return reference
+
+
+def difference(one: Any, other: Any, name: str) -> Optional[str]:
+    """Returns the name of the first value that differs in two states as JSON, apart from where arrays are; None: none does."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        if "$array" in one and "$array" in other:
+            keys = ("$array", "shape", "type")
+            return None if all(one.get(key) == other.get(key) for key in keys) else name
+        for key in sorted({*one, *other}):
+            if key not in one or key not in other:
+                return f"{name}.{key}"
+            found = difference(one[key], other[key], name if key.startswith("$") else f"{name}.{key}")
+            if found is not None:
+                return found
+        return None
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        for index, (a, b) in enumerate(zip(one, other)):
+            found = difference(a, b, f"{name}.{index}")
+            if found is not None:
+                return found
+        return None
+    # NaN is not equal to itself.
+    return None if _text(one) == _text(other) else name
 
 
 class Decoder:
@@ -154,8 +198,11 @@ class Decoder:
         if array is None:
             raise Error(f"the state has no array {name}, to which it refers: it is damaged")
         self.used.add(name)
-        notes = {key: item for key, item in value.items() if key not in ("$array", "shape")}
-        return dataclasses.replace(array, shape=tuple(value["shape"]), notes=notes)
+        notes = {key: item for key, item in value.items() if key not in ("$array", "shape", "type")}
+        kind = value.get("type", array.type)
+        if kind != array.type and STORED.get(kind) != array.type:
+            raise Error(f"the array {name} of the state is of {array.type}, not of {kind}: it is damaged")
+        return dataclasses.replace(array, type=kind, shape=tuple(value["shape"]), notes=notes)
 
 
 def _text(value: Any) -> str:
@@ -176,7 +223,7 @@ def from_bytes(data: bytes) -> Any:
 _NUMPY_TYPES = {
     "bool": "BOOL", "uint8": "U8", "int8": "I8", "uint16": "U16", "int16": "I16", "uint32": "U32", "int32": "I32",
     "uint64": "U64", "int64": "I64", "float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64",
-    "complex64": "C64",
+    "complex64": "C64", "complex128": "C128",
 }  # fmt: skip
 
 

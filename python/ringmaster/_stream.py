@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterator, List, Optional
+from typing import Any, Callable, Iterator, List, Optional, Tuple
 
-from . import _data, _native, _state
+from . import _data, _generators
 from ._errors import Error
-
-_STAMP_MASK = 2**48 - 1
 
 
 class Stream(_data.Source):
@@ -16,8 +14,9 @@ class Stream(_data.Source):
 
     After its last sample the stream begins again; one that has `set_epoch` gets the number of the pass before. Each worker
     iterates over all of it, and makes batches of its own micro-batches only. The samples of one step are kept, since a micro-batch
-    may be needed again, or by another worker's share. The global generators of random numbers are seeded for each micro-batch
-    that is read, so a stream that draws from them yields the same samples on all workers, and once more after a restart.
+    may be needed again, or by another worker's share. The generators of random numbers are seeded for each micro-batch that is
+    read, so a stream that draws from them yields the same samples on all workers, and once more after a restart; and again for
+    each batch that is made of samples.
     """
 
     def __init__(
@@ -26,23 +25,28 @@ class Stream(_data.Source):
         collate: Callable[[List[Any]], Any],
         samples: int,
         micro_batches: int,
-        seed: Callable[[int, int], None],
         heartbeat: Callable[[], None],
-        as_array: _state.AsArray,
     ) -> None:
-        """samples: of a micro-batch. seed(step, v): seeds the random numbers of a micro-batch."""
+        """samples: of a micro-batch."""
         self._data = data
         self._collate = collate
         self._samples = samples
         self._micro_batches = micro_batches
-        self._seed = seed
         self._heartbeat = heartbeat
-        self._as_array = as_array
         self._begin()
+
+    def roots(self) -> List[Tuple[str, Any]]:
+        return [("collate", self._collate)]  # _read seeds those of the stream
 
     def stamp(self, step: int) -> Optional[int]:
         self._go_to(step)
-        return _native.hash_bytes(_canonical(self._read(0)[0], self._as_array)) & _STAMP_MASK
+        return _data.stamp_of(self._read(0)[0], self._as_array)
+
+    def read(self, step: int, v: int, indices: Any) -> Any:
+        self._go_to(step)
+        self._read(v)
+        # A batch that is made again must not depend on whether its samples are read again.
+        return self._seeding.run(self._held, step, self._seeding.collate(v), lambda: self.get(step, v, indices))
 
     def get(self, step: int, v: int, indices: Any) -> Any:
         self._go_to(step)
@@ -51,8 +55,10 @@ class Stream(_data.Source):
 
     def _begin(self) -> None:
         self._step = 0
-        self._held: List[List[Any]] = []  # of the micro-batches of _step that were read
+        self._samples_of: List[List[Any]] = []  # the micro-batches of _step that were read
         self._passes = 0
+        self._searched = -1  # the number of passes when generators were searched for
+        self._generators: _generators.Found = []
         self._iterator: Iterator[Any] = iter(())
 
     def _go_to(self, step: int) -> None:
@@ -60,16 +66,21 @@ class Stream(_data.Source):
             self._begin()
         while self._step < step:
             self._read(self._micro_batches - 1)
-            self._held = []
+            self._samples_of = []
             self._step += 1
             self._heartbeat()
 
     def _read(self, v: int) -> List[Any]:
         """Returns the samples of a micro-batch of the current step."""
-        while len(self._held) <= v:
-            self._seed(self._step, len(self._held))
-            self._held.append([self._next() for _ in range(self._samples)])
-        return self._held[v]
+        while len(self._samples_of) <= v:
+            number = self._seeding.number(self._step, len(self._samples_of))
+            self._seeding.seed(self._step, len(self._samples_of))
+            if self._passes != self._searched:  # iter() may have created generators
+                self._searched = self._passes
+                self._generators = _generators.find([("dataset", self._data)], self._seeding.ignored())
+            _generators.seed_all(self._generators, number)
+            self._samples_of.append([self._next() for _ in range(self._samples)])
+        return self._samples_of[v]
 
     def _next(self) -> Any:
         for sample in self._iterator:
@@ -91,20 +102,3 @@ def is_stream(data: Any) -> bool:
         return False
     # Streams of Hugging Face have items, which are columns.
     return not (hasattr(data, "__getitem__") and hasattr(data, "__len__"))
-
-
-def _canonical(value: Any, as_array: _state.AsArray) -> bytes:
-    """Returns bytes that are equal for equal samples. Of objects other than arrays, numbers, text and containers only the type."""
-    if isinstance(value, (list, tuple)):
-        return b"(" + b",".join(_canonical(part, as_array) for part in value) + b")"
-    if isinstance(value, dict):
-        return b"{" + b",".join(_canonical(part, as_array) for item in value.items() for part in item) + b"}"
-    if value is None or isinstance(value, (bool, int, float, str, bytes)):
-        return repr(value).encode(errors="backslashreplace")
-    try:
-        array = as_array(value)
-    except Error:  # of a kind that is no state, such as a sparse tensor
-        array = None
-    if array is None:
-        return type(value).__qualname__.encode()
-    return f"{array.type}{array.shape}".encode() + bytes(array.view())

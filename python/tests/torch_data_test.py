@@ -243,7 +243,7 @@ class Streams(Case):
     def reader(self, stream):
         run = rm.init(micro_batches=4, samples_per_step=8, seed=3)
         self.addCleanup(run.close)
-        return run._source(stream, list, 0)
+        return run._cached_source(stream, list, 0)
 
     def test_a_collate_fn_may_change_what_it_gets(self):
         class Rows:
@@ -373,7 +373,7 @@ for step in run.steps(1):
                 unittest.mock.patch.object(torch.cuda, "is_initialized", return_value=used),
                 unittest.mock.patch.object(torch.utils.data, "DataLoader") as loader,
             ):
-                _data._ReadAhead(Pairs(), collate, 2, lambda size, step, v: iter(()), lambda step, v: None)
+                _data._ReadAhead(Pairs(), collate, 2, lambda size, step, v: iter(()), _data.Seeder(0, 4))
             self.assertIs(loader.call_args.kwargs["pin_memory"], used)
 
     def test_end_with_the_run(self):

@@ -100,7 +100,7 @@ class Buffers:
             if buffer.tensor >= 0:
                 # The micro-batch may have assigned another tensor.
                 buffer.module._buffers[buffer.key] = buffer.live
-                if not _same_bits(buffer.live, buffer.start):
+                if not same_bits(buffer.live, buffer.start):
                     buffer.live.copy_(buffer.start)
 
     @torch.no_grad()
@@ -165,7 +165,7 @@ def _wide(value: torch.Tensor) -> torch.Tensor:
     return value if value.dtype == torch.float64 else value.to(torch.float32)
 
 
-def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Returns whether the values have the same bits: 0.0 differs from -0.0, as in the hashes of the state."""
     if not a.is_floating_point():
         return torch.equal(a, b)

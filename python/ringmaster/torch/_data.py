@@ -9,16 +9,18 @@ import pickle
 import random
 import signal
 import sys
-from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Iterator, List, Optional, Sequence, Set, Tuple
 
 import torch
 import torch.utils.data
 
-from .. import _data, _native, _stream
+from .. import _data, _generators, _native, _stream
 from .._errors import Error, Remote, describe_exception
+from . import _tensors
 
 _PR_SET_PDEATHSIG = 1
 _Key = Tuple[int, int, List[int]]  # step, micro-batch, samples
+_COMPARE = -1  # the step of a key that asks for the stamp of the dataset
 
 
 def take(arrays: Sequence[Any], indices: Sequence[int]) -> List[Any]:
@@ -47,12 +49,11 @@ def source(
     collate: Optional[Callable[[List[Any]], Any]],
     num_workers: int,
     keys_from: Callable[[int, int, int], Iterator[_Key]],
-    seed: Callable[[int, int], None],
+    seed: "Seeder",
 ) -> _data.Source:
     """Returns the source that `data` is.
 
     keys_from(size, step, v): this worker's micro-batches from (step, v) on, of a dataset of `size`, if its share stays as it is.
-    seed(step, v): seeds the random numbers of a micro-batch.
     """
     if isinstance(data, torch.utils.data.DataLoader):
         raise Error(
@@ -79,19 +80,27 @@ class _Fetcher(torch.utils.data.Dataset[Any]):
     """Maps the key of a micro-batch to its batch; runs in the processes that read ahead."""
 
     def __init__(
-        self, dataset: Any, collate: Callable[[List[Any]], Any], seed: Callable[[int, int], None]
+        self, dataset: Any, collate: Callable[[List[Any]], Any], seeder: "Seeder", micro_batches: int
     ) -> None:
         self._dataset = dataset
         self._collate = collate
-        self._seed = seed
+        self._seeding = _data.Seeding(seeder, seeder.number, _no_state, micro_batches)
+        self._held = _generators.Held([("dataset", dataset), ("collate", collate)], _no_state)
 
     def __getitem__(self, key: _Key) -> Any:
         step, v, indices = key
         try:
-            self._seed(step, v)
-            return _data.fetch(self._dataset, self._collate, indices)
+            if step == _COMPARE:
+                return _data.contents_of(self._dataset, self._seeding, self._held, _tensors.as_array)
+            return self._seeding.run(
+                self._held, step, v, lambda: _data.fetch(self._dataset, self._collate, indices)
+            )
         except Exception as error:
             return _Raised(error)
+
+
+def _no_state() -> Set[int]:
+    return _generators.ignored_of(())
 
 
 class _Raised:
@@ -124,6 +133,8 @@ class _Keys(torch.utils.data.Sampler[_Key]):
         self.start = (0, 0)
 
     def __iter__(self) -> Iterator[_Key]:
+        if self.start[0] == _COMPARE:
+            return iter([(_COMPARE, 0, [])])
         return self._keys_from(self._size, *self.start)
 
 
@@ -136,12 +147,12 @@ class _ReadAhead(_data.Source):
         collate: Callable[[List[Any]], Any],
         num_workers: int,
         keys_from: Callable[[int, int, int], Iterator[_Key]],
-        seed: Callable[[int, int], None],
+        seed: "Seeder",
     ) -> None:
         self.size = _data.length(dataset)
         self._keys = _Keys(keys_from, self.size)
         self._loader: torch.utils.data.DataLoader[Any] = torch.utils.data.DataLoader(
-            _Fetcher(dataset, collate, seed),
+            _Fetcher(dataset, collate, seed, seed.micro_batches),
             sampler=self._keys,
             batch_size=None,
             collate_fn=_as_is,
@@ -153,6 +164,16 @@ class _ReadAhead(_data.Source):
         )
         self._expected: Iterator[_Key] = iter(())  # the keys of what _batches yields
         self._batches: Iterator[Any] = iter(())
+
+    def read(self, step: int, v: int, indices: Sequence[int]) -> Any:
+        return self.get(step, v, indices)  # the process that reads has seeded its generators
+
+    def contents(self) -> Optional[int]:
+        # Not in this process: a dataset may open its files at the first sample, and the processes must not share them.
+        self._keys.start = (_COMPARE, 0)
+        self._expected = iter(())
+        stamp = next(iter(self._loader))
+        return stamp if isinstance(stamp, int) else self.size
 
     def get(self, step: int, v: int, indices: Sequence[int]) -> Any:
         expected = next(self._expected, None)
@@ -192,11 +213,15 @@ def lost_reader(error: RuntimeError) -> bool:
 class Seeder:
     """Seeds the random numbers of a micro-batch, in the trainer and in the processes that read ahead for it."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, micro_batches: int) -> None:
+        self.micro_batches = micro_batches
         self._seed = seed
 
+    def number(self, step: int, v: int) -> int:
+        return _native.random_seed(self._seed, step, v)
+
     def __call__(self, step: int, v: int) -> None:
-        seed_all(_native.random_seed(self._seed, step, v))
+        seed_all(self.number(step, v))
 
 
 def seed_all(seed: int) -> None:

@@ -6,15 +6,16 @@ from __future__ import annotations
 import ctypes
 import functools
 import warnings
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
 import torch
 
 from .. import _data, _native, _run, _safetensors, _state
 from .._errors import Error
 from . import _data as _datasets
-from . import _objects, _scaler, _tensors, _weights
+from . import _objects, _scaler, _tensors, _undo, _weights
 from ._buffers import Buffers
+from ._watch import Watch
 
 _USED = "used parameters"  # the tensor that counts in how many micro-batches each parameter got a gradient
 
@@ -31,14 +32,25 @@ class Step(_run.Step):
     # update of the parameters out. What overflowed counts as zero in gradient_norm, and in loss.
     skipped: bool = False
 
-    def backward(self, loss: torch.Tensor, *, scale: float = 1.0) -> None:
-        """Computes the gradient of the current micro-batch, and adds it to the sums. Once per micro-batch.
+    def backward(
+        self,
+        loss: torch.Tensor,
+        *,
+        scale: float = 1.0,
+        last: bool = True,
+        inputs: Optional[Iterable[torch.nn.Parameter]] = None,
+        retain_graph: Optional[bool] = None,
+    ) -> None:
+        """Computes the gradient of the current micro-batch, and adds it to the sums.
 
-        loss: shape (), the mean over the samples of the micro-batch.
+        loss: shape (), the mean over the samples of the micro-batch. Several calls in a micro-batch add up: their gradients, as in
+              PyTorch, and their losses.
+        last: False if a further call follows in this micro-batch; needed only if the number of calls is not always the same.
+        inputs, retain_graph: as of torch.Tensor.backward.
         scale: factor for the backward pass, by which the gradients are divided afterwards; a power of two, such as 1024, keeps
                small gradients of float16 from becoming zero. bfloat16 needs none. A registered GradScaler chooses it itself.
         """
-        self._run._backward(self, loss, scale)
+        self._run._backward(self, loss, scale, last, inputs, retain_graph)
 
     def reduce(self) -> bool:
         """Sets the `grad` of each parameter to its mean over the samples of the step, equal on all workers.
@@ -48,15 +60,23 @@ class Step(_run.Step):
         """
         return self._run._reduce(self)
 
-    def commit(self, clip_norm: Optional[float] = None, *, schedule: bool = True) -> bool:
+    def commit(
+        self,
+        clip_norm: Optional[float] = None,
+        *,
+        schedule: bool = True,
+        optimizers: Union[None, torch.optim.Optimizer, Iterable[torch.optim.Optimizer]] = None,
+    ) -> bool:
         """Reduces the gradients over all workers, and updates the parameters and the rest of the state.
 
         clip_norm: scales the gradient to this Euclidean norm if it is larger, as torch.nn.utils.clip_grad_norm_.
         schedule: calls step() of each registered scheduler, except of a ReduceLROnPlateau.
+        optimizers: which of the registered ones are stepped, with their schedulers; the gradients of the others are dropped, and
+                    clip_norm leaves them out. All workers must choose alike, for example by the number of the step.
         When step.skipped is set, the optimizers and schedulers do nothing, and a registered GradScaler reduces its scale.
         Returns False if the step was interrupted and nothing has changed: run.steps then yields it again.
         """
-        return self._run._commit(self, clip_norm, schedule)
+        return self._run._commit(self, clip_norm, schedule, optimizers)
 
 
 class Run(_run.Run[Step]):
@@ -68,7 +88,7 @@ class Run(_run.Run[Step]):
         super().__init__(settings)
         self._objects: Dict[str, Any] = {}
         self._running: Set[str] = set()
-        self._seeder = _datasets.Seeder(settings.seed)
+        self._seeder = _datasets.Seeder(settings.seed, settings.micro_batches)
         # Shapes below: one element per trained parameter, in the order in which backward finishes them.
         self._parameters: List[torch.nn.Parameter] = []
         self._names: List[str] = []
@@ -80,11 +100,21 @@ class Run(_run.Run[Step]):
             Optional[bool]
         ] = []  # whether its gradient arrives once per backward; None: unknown so far
         self._arrivals: List[int] = []  # gradients that arrived in the current micro-batch
+        # Gradients that the micro-batch adds when it ends, because a further part may come; and those that were added.
+        self._held: Dict[int, torch.Tensor] = {}
+        self._added: Set[int] = set()
+        self._calls = 0  # of backward in the current micro-batch
+        self._more_calls = False  # another one follows
         self._arrived = (ctypes.c_float * 0)()  # whether one arrived: what the micro-batch adds to the sums
         self._used: List[bool] = []  # by the last reduction
         self._frozen: List[Tuple[str, torch.nn.Parameter]] = []  # of optimizers, but without a gradient
         self._fixed: List[Tuple[str, torch.Tensor]] = []  # what no micro-batch may change
         self._versions: List[int] = []
+        self._groups: _undo.Groups = []  # of the optimizers when run.steps was called
+        self._known = _objects.Known({})
+        self._undo = _undo.Undo({})
+        self._models: List[torch.nn.Module] = []
+        self._watched = Watch([])
         self._buffers = Buffers(settings.micro_batches)
         self._used_tensor = -1
         self._scaler = _scaler.LossScaler()
@@ -92,7 +122,7 @@ class Run(_run.Run[Step]):
         self._elements: List[int] = []  # by index of the tensor in the sums
         self._hooks: List[torch.utils.hooks.RemovableHandle] = []
         self._step: Optional[Step] = None
-        self._inverse_scale = 1.0  # while a backward pass runs
+        self._inverse_scale = 1.0  # of the current micro-batch
         self._in_backward = False
         self._warn_of_unused = True
 
@@ -114,6 +144,7 @@ class Run(_run.Run[Step]):
             if isinstance(checked, torch.amp.GradScaler):
                 self._scaler.register(name, checked)
             self._objects[name] = checked
+        _objects.check_schedulers(self._objects)
         self._running.update(running)
 
     def export(self, path: _safetensors.Path, *, name: Optional[str] = None) -> None:
@@ -173,6 +204,10 @@ class Run(_run.Run[Step]):
 
     def _tensors(self) -> List[_run.Tensor]:
         trained, self._frozen = _objects.trained(self._objects)
+        self._known = _objects.Known(self._objects)
+        self._groups = _undo.groups_of(self._objects)
+        self._undo = _undo.Undo(self._objects)
+        self._models = [value for value in self._objects.values() if isinstance(value, torch.nn.Module)]
         self._names = [name for name, _ in trained]
         self._parameters = [parameter for _, parameter in trained]
         count = len(self._parameters)
@@ -190,6 +225,7 @@ class Run(_run.Run[Step]):
             if isinstance(value, torch.nn.Module):
                 self._fixed += [(f"{name}.{path}", p) for path, p in value.named_parameters()]
                 tensors += self._buffers.register(name, value, self._running, len(tensors))
+        self._watched = Watch(self._fixed)
         unknown = self._running - self._buffers.names()
         if unknown:
             raise Error(
@@ -226,12 +262,14 @@ class Run(_run.Run[Step]):
         return self._memory.index if self._on_gpu else None
 
     def _describe(self, encoder: _state.Encoder) -> Any:
-        return {name: _objects.describe(name, value, encoder) for name, value in self._objects.items()}
+        return {
+            name: _objects.describe(name, value, encoder, self._known) for name, value in self._objects.items()
+        }
 
     def _load(self, state: Any, decoder: _state.Decoder) -> None:
         _run.check_same_names(state, self._objects)
         for name, value in self._objects.items():
-            _objects.load(name, value, state[name], decoder)
+            _objects.load(name, value, state[name], decoder, self._known)
 
     def _as_array(self, value: Any) -> Optional[_state.Array]:
         return _tensors.as_array(value)
@@ -253,6 +291,18 @@ class Run(_run.Run[Step]):
 
     def _seed(self, seed: int) -> None:
         _datasets.seed_all(seed)
+
+    def _state_objects(self) -> Iterable[Any]:
+        return self._objects.values()
+
+    def _generator_roots(self) -> Sequence[Tuple[str, Any]]:
+        roots: List[Tuple[str, Any]] = []
+        for name, value in self._objects.items():
+            if isinstance(value, torch.nn.Module):
+                roots += [(f"{name}.{path}", part) for path, part in value.named_modules()]
+            elif not isinstance(value, torch.optim.Optimizer):
+                roots.append((name, value))
+        return roots
 
     def _exit_code(self, error: BaseException) -> Optional[int]:
         if isinstance(error, torch.cuda.OutOfMemoryError):  # torch.OutOfMemoryError, which is newer
@@ -280,8 +330,9 @@ class Run(_run.Run[Step]):
         self._step = step
         self._buffers.begin_step()
         self._scaler.begin_step()
-        for parameter in self._parameters:
-            parameter.grad = None
+        self._undo.take()
+        self._versions = [value._version for _, value in self._fixed]
+        self._drop_gradients()
         for name, parameter in self._frozen:
             if parameter.requires_grad:
                 raise Error(
@@ -289,12 +340,45 @@ class Run(_run.Run[Step]):
                     "before, or let it require a gradient from the start and set the learning rate of its group to 0"
                 )
 
+    def _drop_gradients(self) -> None:
+        # Also of parameters that are not trained: a gradient that only this worker has must not reach an optimizer.
+        for model in self._models:
+            for parameter in model.parameters():
+                parameter.grad = None
+
+    def _take_back(self) -> None:
+        self._undo.put_back()
+        self._check_fixed("in a step that was interrupted")
+
+    def _check_fixed(self, when: str) -> None:
+        for (name, value), version in zip(self._fixed, self._versions):
+            if value._version != version:
+                raise Error(
+                    f"{name} changed {when}: parameters change in step.commit() only, which calls the optimizer, or when it has "
+                    "returned True. Initialize parameters before run.steps(...)"
+                )
+
+    def _begin_micro_batches(self) -> None:
+        self._check_fixed("between the start of the step and its micro-batches")
+        self._undo.begin_micro_batches()
+
     def _begin_micro_batch(self) -> None:
-        self._versions = [value._version for _, value in self._fixed]
         self._arrivals = [0] * len(self._parameters)
+        self._held = {}
+        self._added = set()
+        self._calls = 0
+        self._watched.begin_micro_batch()
         self._scaler.begin_micro_batch(self._memory)
 
-    def _backward(self, step: Step, loss: torch.Tensor, scale: float) -> None:
+    def _backward(
+        self,
+        step: Step,
+        loss: torch.Tensor,
+        scale: float,
+        last: bool,
+        inputs: Optional[Iterable[torch.nn.Parameter]],
+        retain_graph: Optional[bool],
+    ) -> None:
         step._current()
         if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.requires_grad:
             raise Error(
@@ -309,26 +393,29 @@ class Run(_run.Run[Step]):
                     f"step.backward(scale={scale}): the registered GradScaler chooses the scale: leave it out"
                 )
             scale = self._scaler.scale
-        if step._micro_batch_loss is None:
+        if self._calls == 0:
             for parameter in self._parameters:
                 parameter.grad = None
-        step._check_first_loss()
+        elif 1.0 / scale != self._inverse_scale:
+            raise Error(f"step.backward(scale={scale}): all calls in a micro-batch have the same scale")
+        self._calls += 1
+        self._more_calls = not last
         factor = step._weight * scale
         self._inverse_scale = 1.0 / scale
         self._in_backward = True
         try:
-            (loss * factor if factor != 1.0 else loss).backward()  # type: ignore[no-untyped-call]
+            (loss * factor if factor != 1.0 else loss).backward(  # type: ignore[no-untyped-call]
+                inputs=None if inputs is None else list(inputs), retain_graph=retain_graph
+            )
         except _Interrupted:
             pass
         finally:
             self._in_backward = False
-        # Gradients that may arrive in parts are complete only now.
-        for i, arrivals in enumerate(self._arrivals):
-            if arrivals == 0 or self._direct[i]:
-                continue
-            self._direct[i] = self._direct[i] is None and arrivals == 1
-            self._add_gradient(i)
-        step._set_loss(self._scaler.finite_loss(float(loss.detach())))
+        # Those that are not in the sums yet, which zero_grad() must not remove.
+        for i, parameter in enumerate(self._parameters):
+            if self._arrivals[i] > 0 and parameter.grad is not None:
+                self._held[i] = self._whole(i)
+        step._add_loss(self._scaler.finite_loss(float(loss.detach())))
 
     def _on_gradient(self, i: int, parameter: torch.Tensor) -> None:
         """Adds the gradient of parameter i, while backward computes those of the layers before it."""
@@ -341,24 +428,33 @@ class Run(_run.Run[Step]):
             parameter.grad = None
             raise _Interrupted
         self._arrivals[i] += 1
-        if not self._direct[i]:
+        if not self._direct[i] or self._more_calls:
             self._native.heartbeat()
             return
-        if self._arrivals[i] > 1:
+        if i in self._added:
             raise Error(
-                f"the gradient of {self._names[i]} arrived in two parts, though it did not before: checkpoint with "
-                "use_reentrant=False"
+                f"the gradient of {self._names[i]} arrived in two parts, though it did not before: "
+                + (
+                    "pass last=False to each call of step.backward but the last one of a micro-batch"
+                    if self._calls > 1
+                    else "checkpoint with use_reentrant=False"
+                )
             )
-        self._add_gradient(i)
+        self._add_gradient(i, self._whole(i))
         if step._interrupted:
             raise _Interrupted
 
-    def _add_gradient(self, i: int) -> None:
+    def _whole(self, i: int) -> torch.Tensor:
+        """Takes the gradient from parameter i, and returns it with the parts of earlier calls of backward."""
         parameter = self._parameters[i]
         gradient = parameter.grad
+        assert gradient is not None
         parameter.grad = None
-        if gradient is None:
-            return
+        earlier = self._held.pop(i, None)
+        return gradient if earlier is None else earlier + gradient
+
+    def _add_gradient(self, i: int, gradient: torch.Tensor) -> None:
+        self._added.add(i)
         if gradient.layout != torch.strided:
             raise Error(
                 f"the gradient of {self._names[i]} is sparse ({gradient.layout}), and the sums are dense: create the layer with "
@@ -396,12 +492,18 @@ class Run(_run.Run[Step]):
         return values
 
     def _end_micro_batch(self, step: Step) -> None:
-        for (name, value), version in zip(self._fixed, self._versions):
-            if value._version != version:
-                raise Error(
-                    f"{name} changed in micro-batch {step.micro_batch}: parameters change in step.commit() only, which calls the "
-                    "optimizer. Initialize parameters before run.steps(...)"
-                )
+        # Gradients that may arrive in parts, or by several calls of backward, are complete only now.
+        for i in sorted(self._held):
+            if self._direct[i] is None:
+                self._direct[i] = self._arrivals[i] == 1 and self._calls == 1
+            self._add_gradient(i, self._held[i])
+        self._held = {}
+        self._check_fixed(f"in micro-batch {step.micro_batch}")
+        if (changed := self._watched.changed()) is not None:
+            raise Error(
+                f"{changed} changed in micro-batch {step.micro_batch}, by its `data`: parameters change in step.commit() only, or when "
+                "it has returned True. Initialize parameters before run.steps(...)"
+            )
         self._buffers.take_changes(step._weight, self._add_values)
         self._arrived[:] = [float(arrivals > 0) for arrivals in self._arrivals]
         self._add_floats(step, self._used_tensor, self._arrived)
@@ -413,6 +515,8 @@ class Run(_run.Run[Step]):
 
     def _reduce(self, step: Step) -> bool:
         reduced_before = step.loss is not None
+        if not reduced_before:
+            self._undo.check_micro_batches()
         if not step._reduce() or reduced_before:
             return not step._interrupted
         used = self._mean(self._used_tensor)
@@ -437,40 +541,93 @@ class Run(_run.Run[Step]):
             return values.view(parameter.shape)
         return torch.empty_like(parameter, requires_grad=False).copy_(values.view(parameter.shape))
 
-    def _commit(self, step: Step, clip_norm: Optional[float], schedule: bool) -> bool:
+    def _commit(
+        self,
+        step: Step,
+        clip_norm: Optional[float],
+        schedule: bool,
+        chosen: Union[None, torch.optim.Optimizer, Iterable[torch.optim.Optimizer]],
+    ) -> bool:
         if clip_norm is not None and not clip_norm > 0:
             raise Error(f"step.commit(clip_norm={clip_norm}): the norm is greater than 0")
+        optimizers = self._chosen(chosen)
+        reduced_before = step.loss is not None  # the program may have changed gradients since
         if not self._reduce(step):
             return False
         assert step.gradient_norm is not None
-        gradients = [p.grad for p in self._parameters if p.grad is not None]
+        self._check_fixed("between the start of the step and step.commit()")
+        names = {id(parameter): name for name, parameter in _objects.named_parameters(self._objects)}
+        added = _undo.added_parameter(self._objects, self._groups, names)
+        if added is not None:
+            raise Error(
+                f"{added} after run.steps(...) was called, so its gradient is not summed over the workers: give the optimizer all "
+                "parameters before. One that got no gradient in a step stays as it is, so compute what is not trained yet under "
+                "torch.no_grad()"
+            )
+        trained = self._parameters
+        if chosen is not None:
+            kept = {id(p) for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]}
+            trained = [p for p in self._parameters if id(p) in kept]
+            for parameter in self._parameters:
+                if id(parameter) not in kept:
+                    parameter.grad = None
+        gradients = [p.grad for p in trained if p.grad is not None]
         if clip_norm is not None and gradients:
+            norm = torch.tensor(step.gradient_norm, dtype=torch.float32)
+            if reduced_before or len(trained) != len(self._parameters):
+                norm = torch.linalg.vector_norm(
+                    torch.stack([torch.linalg.vector_norm(g.float()).cpu() for g in gradients])
+                )
             # As clip_grad_norm_, in float32.
-            coefficient = clip_norm / (torch.tensor(step.gradient_norm, dtype=torch.float32) + 1e-6)
+            coefficient = clip_norm / (norm + 1e-6)
             torch._foreach_mul_(gradients, min(1.0, float(coefficient)))
         self._buffers.finish_step(self._mean)
-        optimizers = [value for value in self._objects.values() if isinstance(value, torch.optim.Optimizer)]
         learning_rate = float(optimizers[0].param_groups[0]["lr"]) if optimizers else 0.0
         if not step.skipped:
             for optimizer in optimizers:
                 optimizer.step()
         if schedule and not step.skipped:
             for scheduler in self._objects.values():
-                if _objects.steps_by_itself(scheduler):
+                if _objects.steps_by_itself(scheduler) and (chosen is None or scheduler.optimizer in optimizers):
                     scheduler.step()
         self._scaler.update(step.skipped, step.number)
-        for parameter in self._parameters:
-            parameter.grad = None
+        self._drop_gradients()
+        del gradients
+        self._forget_shared_gradients()
         step._commit(learning_rate)
         if self._warn_of_unused:
             self._warn_of_unused = False
-            unused = [name for name, used in zip(self._names, self._used) if not used]
+            of_step = {id(parameter) for parameter in trained}
+            unused = [
+                name
+                for name, parameter, used in zip(self._names, self._parameters, self._used)
+                if not used and id(parameter) in of_step
+            ]
             if unused and self.rank == 0:
                 shown = ", ".join(unused[:10]) + (f" and {len(unused) - 10} more" if len(unused) > 10 else "")
                 warnings.warn(
                     f"ringmaster: no micro-batch of the first step gave a gradient to {shown}", stacklevel=3
                 )
         return True
+
+
+    def _chosen(
+        self, chosen: Union[None, torch.optim.Optimizer, Iterable[torch.optim.Optimizer]]
+    ) -> List[torch.optim.Optimizer]:
+        registered = [value for value in self._objects.values() if isinstance(value, torch.optim.Optimizer)]
+        if chosen is None:
+            return registered
+        wanted = [chosen] if isinstance(chosen, torch.optim.Optimizer) else list(chosen)
+        for optimizer in wanted:
+            if not any(optimizer is one for one in registered):
+                raise Error("step.commit(optimizers=...) takes registered optimizers: run.register(...) names them")
+        return [one for one in registered if any(one is optimizer for optimizer in wanted)]
+
+    def _forget_shared_gradients(self) -> None:
+        """Gives up the memory of gradients that the program keeps, for example in the state of an optimizer."""
+        for i, values in enumerate(self._gradients):
+            if values is not None and _tensors.is_shared(values):
+                self._gradients[i] = None
 
 
 def _describe_loss(loss: object) -> str:

@@ -15,9 +15,20 @@ from .._state import Array, numpy_as_array, numpy_from_array
 TYPES = {
     torch.bool: "BOOL", torch.uint8: "U8", torch.int8: "I8", torch.int16: "I16", torch.int32: "I32", torch.int64: "I64",
     torch.float16: "F16", torch.bfloat16: "BF16", torch.float32: "F32", torch.float64: "F64", torch.complex64: "C64",
-    torch.float8_e4m3fn: "F8_E4M3", torch.float8_e5m2: "F8_E5M2", torch.uint16: "U16", torch.uint32: "U32", torch.uint64: "U64",
+    torch.complex128: "C128", torch.float8_e4m3fn: "F8_E4M3", torch.float8_e5m2: "F8_E5M2", torch.uint16: "U16",
+    torch.uint32: "U32", torch.uint64: "U64",
 }  # fmt: skip
 DTYPES = {name: dtype for dtype, name in TYPES.items()}
+
+
+def is_shared(value: torch.Tensor) -> bool:
+    """Returns whether another tensor has the memory of `value`, or may have it, because this version of PyTorch does not tell."""
+    return _owners(value) != _owners(torch.empty(1))
+
+
+def _owners(value: torch.Tensor) -> int:
+    count = getattr(torch._C, "_storage_Use_Count", None)
+    return -id(value) if count is None else int(count(value.untyped_storage()._cdata))
 
 
 def memory_of_sums(parameters: Mapping[str, torch.Tensor]) -> torch.device:
