@@ -11,6 +11,8 @@
 #include <fstream>
 #include <string_view>
 
+#include "base/process_children.h"
+
 namespace ringmaster::cli {
 
 Result<ChaosOptions> ParseChaos(const std::string& text, uint64_t seed) {
@@ -47,16 +49,6 @@ Strike ChaosPlan::NextStrike() {
   return strike;
 }
 
-std::vector<int> ChildrenOf(int pid) {
-  std::vector<int> children;
-  std::error_code error;
-  for (const auto& task : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", pid), error)) {
-    std::ifstream file(task.path() / "children");
-    for (int child = 0; file >> child;) children.push_back(child);
-  }
-  return children;
-}
-
 namespace {
 
 // Returns the processes that supervise trainers: the agent, or, for a pod with several slots, its children
@@ -72,12 +64,21 @@ std::vector<int> SupervisorsOf(int agent) {
   return supervisors.empty() ? std::vector<int>{agent} : supervisors;
 }
 
+std::vector<pid_t> GrandchildrenOf(pid_t pid) {
+  std::vector<pid_t> grandchildren;
+  for (const pid_t child : ChildrenOf(pid)) {
+    const std::vector<pid_t> theirs = ChildrenOf(child);
+    grandchildren.insert(grandchildren.end(), theirs.begin(), theirs.end());
+  }
+  return grandchildren;
+}
+
 }  // namespace
 
 std::vector<Victim> FindVictims(int pid) {
   static constexpr std::string_view kName = "RINGMASTER_POD=";
   std::vector<Victim> victims;
-  for (const int child : ChildrenOf(pid)) {
+  for (const pid_t child : GrandchildrenOf(pid)) {
     std::ifstream environment(fmt::format("/proc/{}/environ", child));
     for (std::string variable; std::getline(environment, variable, '\0');) {
       if (!variable.starts_with(kName)) continue;

@@ -54,11 +54,9 @@ struct Victim {
   std::vector<int> trainer_pids;
 };
 
-// Returns the children of a process, of all its threads, from /proc; empty when it has exited.
-std::vector<int> ChildrenOf(int pid);
-
-// Returns the agents that `pid` started, with their trainers, sorted by pod. RINGMASTER_POD in the
-// environment identifies an agent. A pod with several slots has one entry per slot.
+// Returns the agents that `pid` or its warden (operator/local/warden.h) started, with their trainers, sorted
+// by pod. RINGMASTER_POD in the environment identifies an agent. A pod with several slots has one entry per
+// slot.
 std::vector<Victim> FindVictims(int pid);
 
 // Sends the signal and describes it ("SIGKILL to the trainer (pid 123) of gpt-1-2"). Returns an empty text

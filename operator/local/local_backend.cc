@@ -16,6 +16,7 @@
 #include "operator/control/convert.h"
 #include "operator/core/decide/rules.h"
 #include "operator/core/job.h"
+#include "operator/local/leftovers.h"
 
 namespace ringmaster::local {
 
@@ -50,6 +51,9 @@ Result<std::unique_ptr<LocalBackend>> LocalBackend::Create(Options options) {
   if (absolute == nullptr) return ErrnoError(options.directory, errno);
   options.directory = absolute;
   std::free(absolute);  // NOLINT: realpath's contract
+  // Its workers would train next to ours, as the same ranks.
+  if (!options.environment.job_file.empty())
+    RM_TRY(EndLeftovers("RINGMASTER_JOB_FILE=" + options.environment.job_file));
   return std::unique_ptr<LocalBackend>(new LocalBackend(std::move(options)));
 }
 

@@ -27,8 +27,8 @@
 // Thread-safe. Callbacks run without a lock held: on_gang, on_status and on_event on the thread that calls
 // Execute or Record (the control loop's), the subscription and on_pod_end on any thread.
 //
-// Invariants: a pod name has at most one process at a time; when a process has ended, so has its process
-// group; SIGKILL to this process ends every pod (spawn.h).
+// Invariants: a pod name has at most one process at a time; when a process has ended, so has everything that
+// it has started; SIGKILL to this process ends every pod with all that it has started (warden.h).
 #pragma once
 
 #include <functional>
@@ -73,7 +73,8 @@ class LocalBackend final : public control::Backend {
     std::function<void(const control::Key&, const std::string& pod)> on_pod_end;
   };
 
-  // Creates the folders below `directory`.
+  // Creates the folders below `directory`, and ends the processes that an earlier owner of the same job file
+  // has left. Errors: kUnavailable when one of them does not end.
   static Result<std::unique_ptr<LocalBackend>> Create(Options options);
   ~LocalBackend() override;
 

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Starts, signals and reaps child processes on one thread, which lives as long as the supervisor: children
-// die with the thread that started them (spawn.h). The caller chooses the ids, each used once.
+// Starts, signals and reaps child processes through a warden (warden.h), which outlives this process to end
+// whatever they have started. When the warden is killed, its pods end with code 137, and another warden
+// takes its place. The caller chooses the ids, each used once.
+//
+// Makes this process a subreaper. REQUIRES: this process has no other children, except those of other
+// supervisors: the ones that it finds after the end of a warden are killed.
 //
 // Thread-safe: Start, Stop and Signal return at once and take effect in order. The callbacks run on the
 // supervisor's thread and must not destroy the supervisor.
@@ -9,16 +13,15 @@
 
 #include <functional>
 #include <map>
-#include <memory>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "base/fd.h"
 #include "base/mutex.h"
 #include "base/result.h"
 #include "base/time.h"
 #include "operator/local/spawn.h"
+#include "operator/local/warden.h"
 
 namespace ringmaster::local {
 
@@ -26,7 +29,7 @@ class ProcessSupervisor {
  public:
   // Called once per Start: the process runs with this pid, or could not be started.
   using OnStart = std::function<void(const std::string& id, const Result<pid_t>& pid)>;
-  // Called once per process that ran. Its process group has received SIGKILL.
+  // Called once per process that ran, when no process that it has started is left.
   using OnExit = std::function<void(const std::string& id, int exit_code)>;
 
   ProcessSupervisor(OnStart on_start, OnExit on_exit);
@@ -43,31 +46,24 @@ class ProcessSupervisor {
   void Signal(const std::string& id, int signal);
 
  private:
-  struct Child {
-    Process process;
-    Time kill_at = kNever;
-  };
-
-  void Post(std::function<void()> task);
+  void Post(WardenFrame frame);
   void Run();
-  void StartNow(const std::string& id, const SpawnSpec& spec);
-  void StopNow(const std::string& id, Duration grace);
-  void CollectEnded();
-  void KillOverdue(Time now);
-  void KillAll();
+  // Returns false when the warden is gone.
+  bool Receive(int socket, WardenFrames* frames);
+  void Handle(const WardenFrame& frame);
+  // Ends what a dead warden has left, reports its pods, and starts another one.
+  void ReplaceWarden();
+  void AwaitWarden();
+  bool closing();
 
   const OnStart on_start_;
   const OnExit on_exit_;
-  Fd wake_;  // eventfd
 
   Mutex mutex_;
-  std::vector<std::function<void()>> tasks_ RM_GUARDED_BY(mutex_);
+  Warden warden_ RM_GUARDED_BY(mutex_);
+  std::map<std::string, bool> pods_ RM_GUARDED_BY(mutex_);  // id: whether its start was reported
   bool closing_ RM_GUARDED_BY(mutex_) = false;
-
-  // Used by thread_ only.
-  std::map<std::string, Child> children_;
-  std::vector<pid_t> ending_;  // groups of children that have ended, which may still have killed processes
-  std::thread thread_;
+  std::thread thread_;  // last: it uses the members above
 };
 
 }  // namespace ringmaster::local

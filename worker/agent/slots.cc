@@ -20,6 +20,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/process_children.h"
 #include "worker/agent/shell/doorbell.h"
 #include "worker/agent/shell/program_environment.h"
 #include "worker/agent/shell/signals.h"
@@ -37,7 +38,7 @@ class SlotAgents {
       : programs_(programs), short_life_(short_life) {}
 
   // Whether all agents have ended; the relay ends after them.
-  bool empty() const { return std::all_of(agents_.begin(), agents_.end(), IsRelay); }
+  bool empty() const { return waiting_.empty() && std::all_of(agents_.begin(), agents_.end(), IsRelay); }
   bool relay_ended() const { return agents_.empty(); }
   int result() const { return result_; }
 
@@ -56,6 +57,7 @@ class SlotAgents {
   // Terminates all agents and restarts none of them.
   void Leave() {
     leaving_ = true;
+    waiting_.clear();
     for (const auto& [pid, agent] : agents_) {
       if (agent.slot != kRelay) ::kill(pid, SIGTERM);
     }
@@ -80,6 +82,8 @@ class SlotAgents {
       agents_.erase(found);
       OnEnd(agent, status);
     }
+    if (KillOrphans()) return;  // the end of each is the next SIGCHLD
+    for (const int32_t slot : std::exchange(waiting_, {})) Start(slot);
   }
 
  private:
@@ -124,8 +128,21 @@ class SlotAgents {
     }
     log::Info("slot={} ended code={}", agent.slot, code);
     const bool killed = WIFSIGNALED(status) && Now() - agent.since >= short_life_;
-    if (killed && !leaving_) return Start(agent.slot);
+    if (killed && !leaving_) return waiting_.push_back(agent.slot);
     if (code != 0) End(code);
+  }
+
+  // Kills what a dead agent has started: it has become a child of this process, because each agent is a
+  // subreaper while it lives. Otherwise two programs would run as the same rank. Returns whether there is
+  // any.
+  bool KillOrphans() const {
+    bool any = false;
+    for (const pid_t pid : ChildrenOfThisProcess()) {
+      if (agents_.contains(pid)) continue;
+      any = true;
+      ::kill(pid, SIGKILL);
+    }
+    return any;
   }
 
   void End(int code) {
@@ -136,6 +153,7 @@ class SlotAgents {
   const SlotPrograms& programs_;
   const Duration short_life_;
   std::map<pid_t, SlotAgent> agents_;
+  std::vector<int32_t> waiting_;              // slots that start when no orphan is left
   std::vector<std::pair<Fd, Fd>> doorbells_;  // kept here for processes that restart
   bool leaving_ = false;
   int result_ = 0;

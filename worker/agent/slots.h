@@ -5,9 +5,9 @@
 // which the agents share a connection to the coordinator.
 //
 // Invariants: no agent outlives this process. The pod ends when all its agents have ended. An agent that is
-// killed restarts without affecting the other slots, and so does the relay. An agent that exits with a code
-// other than 0, or that is killed right after its start, ends the pod: the other slots leave by plan, and the
-// pod exits with that first code.
+// killed restarts without affecting the other slots, once everything that it has started has ended, and so
+// does the relay. An agent that exits with a code other than 0, or that is killed right after its start, ends
+// the pod: the other slots leave by plan, and the pod exits with that first code.
 //
 // Not thread-safe; main thread only. REQUIRES: signals are blocked as for Agent.
 #pragma once

@@ -7,6 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/process_children.h"
+
 namespace ringmaster::cli {
 namespace {
 
@@ -60,8 +62,8 @@ TEST(ExecuteStrike, KillsTheTrainerAndNotTheAgent) {
     ::pause();
     ::_exit(0);
   }
-  const std::vector<int> children = ChildrenOf(::getpid());
-  EXPECT_EQ(children, std::vector<int>{child});
+  const std::vector<pid_t> children = ChildrenOf(::getpid());
+  EXPECT_EQ(children, std::vector<pid_t>{child});
   const std::string what =
       ExecuteStrike({Strike::Target::kTrainer, 5}, {{"job-1-0", ::getpid(), children}}, SIGKILL);
   EXPECT_NE(what.find("job-1-0"), std::string::npos);

@@ -9,11 +9,15 @@
 #include <sys/wait.h>
 
 #include <atomic>
+#include <cstdlib>
+#include <filesystem>
 #include <mutex>
 #include <optional>
 #include <thread>
 
 #include "base/file.h"
+#include "base/process_children.h"
+#include "operator/local/leftovers.h"
 #include "tests/temp_folder.h"
 #include "tests/unit/operator/await.h"
 
@@ -154,38 +158,105 @@ TEST_F(ProcessSupervisorTest, TheDestructorLeavesNoProcess) {
   EXPECT_FALSE(GroupAlive(*Get(pid_)));
 }
 
-// kill -9 of the owner: the kernel ends the child.
-TEST_F(ProcessSupervisorTest, ChildrenEndWithAKilledOwner) {
-  int ends[2];
-  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-  const Fd reader(ends[0]);
-  Fd writer(ends[1]);
+// A shell that starts a process in another session, and says which one.
+constexpr const char* kDetaches = "setsid sh -c 'echo $$ >left; mv left ready; sleep 1000; :' & ";
+
+bool IsGone(pid_t pid) {
+  const Result<std::string> stat = ReadFile("/proc/" + std::to_string(pid) + "/stat");
+  return !stat.ok() || stat->empty() || stat->find(") Z ") != std::string::npos;
+}
+
+class LeftBehind : public ProcessSupervisorTest {
+ protected:
+  // Returns the pid of the process that the pod has detached.
+  pid_t Detached() {
+    EXPECT_TRUE(Await([&] { return std::filesystem::exists(scratch_.File("pod/ready")); }));
+    const Result<std::string> text = ReadFile(scratch_.File("pod/ready"));
+    return text.ok() ? static_cast<pid_t>(std::strtol(text->c_str(), nullptr, 10)) : -1;
+  }
+};
+
+TEST_F(LeftBehind, AnotherSessionHasEndedBeforeTheEndOfThePodIsReported) {
+  Make();
+  supervisor_->Start("a", Shell(std::string(kDetaches) + "sleep 1000; :"));
+  const pid_t detached = Detached();
+  ASSERT_FALSE(IsGone(detached));
+  ::kill(*Get(pid_), SIGKILL);
+  ASSERT_TRUE(Await([&] { return Get(exit_code_).has_value(); }));
+  EXPECT_EQ(*Get(exit_code_), 137);
+  EXPECT_TRUE(IsGone(detached));
+}
+
+TEST_F(LeftBehind, AnotherSessionEndsWithTheDestructor) {
+  Make();
+  supervisor_->Start("a", Shell(std::string(kDetaches) + "sleep 1000; :"));
+  const pid_t detached = Detached();
+  supervisor_.reset();
+  EXPECT_TRUE(IsGone(detached));
+}
+
+TEST_F(LeftBehind, AKilledWardenIsReplacedWhenItsPodsHaveEnded) {
+  Make();
+  supervisor_->Start("a", Shell(std::string(kDetaches) + "sleep 1000; :"));
+  const pid_t detached = Detached();
+  const std::vector<pid_t> children = ChildrenOfThisProcess();
+  ASSERT_EQ(children.size(), 1U);
+  ::kill(children[0], SIGKILL);
+  ASSERT_TRUE(Await([&] { return Get(exit_code_).has_value(); }));
+  EXPECT_EQ(*Get(exit_code_), 137);
+  EXPECT_TRUE(IsGone(*Get(pid_)));
+  EXPECT_TRUE(IsGone(detached));
+  {
+    std::lock_guard lock(mutex_);
+    exit_code_.reset();
+  }
+  supervisor_->Start("b", Shell("exit 4"));
+  ASSERT_TRUE(Await([&] { return Get(exit_code_).has_value(); }));
+  EXPECT_EQ(*Get(exit_code_), 4);
+}
+
+// SIGKILL of the owner at the same moment as of the pod.
+TEST_F(LeftBehind, EverythingEndsWithAKilledOwner) {
   const pid_t owner = ::fork();
   if (owner == 0) {
-    const int out = writer.get();
-    const ProcessSupervisor supervisor(
-        [out](const std::string&, const Result<pid_t>& pid) {
-          const pid_t value = pid.ok() ? *pid : -1;
-          if (::write(out, &value, sizeof value) != sizeof value) ::_exit(1);
+    ProcessSupervisor supervisor(
+        [this](const std::string&, const Result<pid_t>& pid) {
+          if (!pid.ok() || !WriteFileAtomic(scratch_.File("pid"), std::to_string(*pid)).ok()) ::_exit(1);
         },
         [](const std::string&, int) {});
-    const_cast<ProcessSupervisor&>(supervisor)
-        .Start("a", Shell("trap '' TERM HUP; while :; do sleep 1000; done"));
+    supervisor.Start("a",
+                     Shell(std::string("trap '' TERM HUP; ") + kDetaches + "while :; do sleep 1000; done"));
     for (;;) ::pause();
   }
-  writer.Reset();
-  pid_t child = -1;
-  ASSERT_EQ(::read(reader.get(), &child, sizeof child), static_cast<ssize_t>(sizeof child));
-  ASSERT_GT(child, 0);
-  EXPECT_EQ(::kill(child, 0), 0);
+  const pid_t detached = Detached();
+  ASSERT_TRUE(Await([&] { return std::filesystem::exists(scratch_.File("pid")); }));
+  const auto pod = static_cast<pid_t>(std::strtol(ReadFile(scratch_.File("pid"))->c_str(), nullptr, 10));
+  EXPECT_FALSE(IsGone(pod));
+  ::kill(pod, SIGKILL);
   ::kill(owner, SIGKILL);
   ::waitpid(owner, nullptr, 0);
-  // The shell ends at once. Its children are not part of this test.
-  EXPECT_TRUE(Await([&] {
-    const Result<std::string> stat = ReadFile("/proc/" + std::to_string(child) + "/stat");
-    return !stat.ok() || stat.value().empty() || stat.value().find(") Z ") != std::string::npos;
+  EXPECT_TRUE(Await([&] { return IsGone(pod) && IsGone(detached); }));
+}
+
+TEST_F(LeftBehind, TheNextRunOfAFolderEndsWhatAnEarlierOneHasLeft) {
+  const std::string variable = "RINGMASTER_JOB_FILE=" + scratch_.File("job.json");
+  const pid_t left = ::fork();
+  if (left == 0) {
+    ::setsid();
+    const char* const argv[] = {"sleep", "1000", nullptr};
+    const char* const envp[] = {"PATH=/bin", variable.c_str(), nullptr};
+    ::execve("/bin/sleep", const_cast<char**>(argv), const_cast<char**>(envp));
+    ::_exit(1);
+  }
+  ASSERT_TRUE(Await([&] {
+    const Result<std::string> name = ReadFile("/proc/" + std::to_string(left) + "/comm");
+    return name.ok() && *name == "sleep\n";
   }));
-  SignalGroup(child, SIGKILL);
+  EXPECT_TRUE(EndLeftovers(variable + "x").ok());
+  EXPECT_FALSE(IsGone(left));
+  EXPECT_TRUE(EndLeftovers(variable).ok());
+  EXPECT_TRUE(IsGone(left));
+  ::waitpid(left, nullptr, 0);
 }
 
 }  // namespace

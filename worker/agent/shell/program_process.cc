@@ -30,6 +30,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/pipe.h"
+#include "base/process_children.h"
 #include "worker/agent/shell/find_program.h"
 
 namespace ringmaster::agent {
@@ -87,36 +88,10 @@ int ReadExecFailure(int fd) {
   return got == sizeof why ? why : 0;
 }
 
-// Adds the pids in a list of the kernel, with spaces between them.
-void AddPids(const std::string& list, std::vector<pid_t>& out) {
-  const char* at = list.data();
-  const char* const end = at + list.size();
-  while (at < end) {
-    pid_t pid = 0;
-    const auto [next, error] = std::from_chars(at, end, pid);
-    if (error != std::errc()) return;
-    out.push_back(pid);
-    at = next + 1;
-  }
-}
-
 // Returns the children of this process, without `spare`.
 std::vector<pid_t> ChildrenOfThis(pid_t spare) {
-  std::vector<pid_t> children;
-  const Result<std::string> list = ReadFile(fmt::format("/proc/{}/task/{}/children", ::getpid(), ::getpid()));
-  if (list.ok()) AddPids(*list, children);
-  children.erase(std::remove(children.begin(), children.end(), spare), children.end());
-  return children;
-}
-
-// The kernel lists children by the thread that started them.
-std::vector<pid_t> ChildrenOf(pid_t pid) {
-  std::vector<pid_t> children;
-  std::error_code error;
-  for (const auto& thread : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", pid), error)) {
-    const Result<std::string> list = ReadFile(thread.path().string() + "/children");
-    if (list.ok()) AddPids(*list, children);
-  }
+  std::vector<pid_t> children = ChildrenOfThisProcess();
+  std::erase(children, spare);
   return children;
 }
 

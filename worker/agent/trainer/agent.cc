@@ -5,18 +5,17 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/signalfd.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <ctime>
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/process_children.h"
 #include "worker/agent/shell/slot_relay.h"
 
 namespace ringmaster::agent {
@@ -49,20 +48,11 @@ timespec ToTimespec(Duration wait) {
 
 int ExitCodeOf(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
 
-// Kills the remaining children: orphans that left the trainer's process group.
-void KillChildren() {
-  const auto self = ::syscall(SYS_gettid);
-  const Result<std::string> list = ReadFile(fmt::format("/proc/{}/task/{}/children", ::getpid(), self));
-  if (!list.ok()) return;
-  const char* at = list.value().data();
-  const char* const end = at + list.value().size();
-  while (at < end) {
-    pid_t pid = 0;
-    const auto [next, error] = std::from_chars(at, end, pid);
-    if (error != std::errc()) return;
-    ::kill(pid, SIGKILL);
-    at = next + 1;
-  }
+// Kills the remaining children: orphans that left the trainer's process group. Returns whether there are any.
+bool KillChildren() {
+  const std::vector<pid_t> children = ChildrenOfThisProcess();
+  for (const pid_t pid : children) ::kill(pid, SIGKILL);
+  return !children.empty();
 }
 
 }  // namespace
@@ -375,7 +365,7 @@ void Agent::OnSignals() {
 void Agent::Reap() {
   while (true) {
     siginfo_t info = {};
-    if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return;
+    if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) break;
     const bool is_trainer = trainer_ && info.si_pid == trainer_->pid();
     // Kill its process group as long as the id cannot have been reused.
     if (is_trainer) trainer_->Kill();
@@ -383,6 +373,9 @@ void Agent::Reap() {
     ::waitpid(info.si_pid, &status, 0);
     if (is_trainer) OnTrainerExit(status);
   }
+  // What a program leaves behind must not train next to its successor. The end of each is the next SIGCHLD.
+  if (!reaped_code_ || (config_.trainer.is_program && KillChildren())) return;
+  Feed(rendezvous::TrainerReaped{*std::exchange(reaped_code_, std::nullopt)});
 }
 
 void Agent::OnTrainerExit(int status) {
@@ -398,9 +391,8 @@ void Agent::OnTrainerExit(int status) {
   end_note_ = NoteOfExit(code);
   kill_at_ = kNever;
   trainer_.reset();
-  if (config_.trainer.is_program) KillChildren();  // what it leaves behind must not disturb the next one
   // A program that ends too early would do so again after each restart.
-  Feed(rendezvous::TrainerReaped{end_note_.empty() ? code : kExitBadConfiguration});
+  reaped_code_ = end_note_.empty() ? code : kExitBadConfiguration;
 }
 
 std::string Agent::NoteOfExit(int code) const {

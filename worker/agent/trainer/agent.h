@@ -81,6 +81,7 @@ class Agent {
   Fd signals_;
 
   std::unique_ptr<TrainerProcess> trainer_;  // until it is reaped
+  std::optional<int> reaped_code_;           // of a trainer that has ended, while processes of it are left
   std::optional<HangWatch> hang_watch_;      // until the trainer is lost
   BusyMeter busy_;                           // of the trainer
   std::optional<Time> channel_ended_at_;
