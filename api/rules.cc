@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <utility>
 
 #include "api/launch.h"
+#include "api/launcher_rules.h"
+#include "api/launchers.h"
 #include "api/path.h"
 #include "api/pod_template.h"
 #include "api/slots.h"
@@ -22,19 +25,14 @@ bool HasCommand(const Json& pod_template) {
   return container != nullptr && container->contains("command") && !(*container)["command"].empty();
 }
 
-// Whether the container that trains runs torchrun, by its name or as a module of Python.
+// Whether the container that trains runs torchrun. The CRD knows the first word only.
 bool RunsTorchrun(const Json& pod_template) {
   if (!HasCommand(pod_template)) return false;
-  const Json* container = TrainingContainer(pod_template);
-  Json words = (*container)["command"];
-  if (words.front().get<std::string>().find("torchrun") != std::string::npos) return true;
-  if (const Json* args = MemberOf(container, "args"); args != nullptr && args->is_array())
-    words.insert(words.end(), args->begin(), args->end());
-  for (size_t i = 2; i < words.size(); ++i) {
-    const bool launcher = words[i] == "torch.distributed.run" || words[i] == "torch.distributed.launch";
-    if (launcher && words[i - 1] == "-m") return true;
-  }
-  return false;
+  const Json& first = (*TrainingContainer(pod_template))["command"].front();
+  if (first.is_string() && first.get<std::string>().find("torchrun") != std::string::npos) return true;
+  const std::vector<LauncherCall> calls = FindLaunchers(pod_template);
+  return std::any_of(calls.begin(), calls.end(),
+                     [](const LauncherCall& call) { return call.kind == LauncherKind::kTorchrun; });
 }
 
 class Rulebook {
@@ -138,9 +136,14 @@ class Rulebook {
     if (!native && spec_.workers.template_.is_null() && Clean({"spec.workers.template"})) {
       Add("spec.workers.template", fmt::format("required when spec.framework is {}", spec_.framework));
     }
+    const size_t before = problems_.size();
     Launch(native);
     Torchrun();
     Launcher();
+    // The framework or the kind may be the mistake.
+    if (problems_.size() == before && Clean({"spec.launch", "spec.workers", "spec.roles"}))
+      CheckLaunchers(
+          job_, [this](std::string path, std::string message) { Add(std::move(path), std::move(message)); });
     Roles();
     const auto& workers = spec_.workers;
     const bool one_process = (spec_.framework == "tensorflow" || spec_.framework == "jax") && !library_;
