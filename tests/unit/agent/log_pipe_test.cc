@@ -85,13 +85,57 @@ TEST_F(LogPipeTest, TheObserverSeesWhatACarriageReturnOverwrites) {
   Print("\n\r10% of it\r2");
   Print("0% of it\n");
   EXPECT_EQ(seen, (std::vector<std::string>{"one", "10% of it", "20% of it"}));
-  EXPECT_EQ(pipe_.tail(), (std::deque<std::string>{"one", "20% of it"}));
-  EXPECT_EQ(Output(), "one\r\n\r10% of it\r20% of it\n");
+  EXPECT_EQ(pipe_.tail(), (std::deque<std::string>{"one"}))
+      << "a state of a bar says nothing about a failure";
+  EXPECT_EQ(Output(), "one\r\n10% of it\n20% of it\n");
   EXPECT_EQ(pipe_.bytes_read(), 26u);
   const std::string metrics = "{\"step\": 3, \"text\": \"" + std::string(LogPipe::kMaxTailLine, 'x') + "\"}";
   Print(metrics + "\n");
   EXPECT_EQ(seen.back(), metrics) << "the observer gets longer lines than the tail";
   EXPECT_EQ(pipe_.tail().back().size(), LogPipe::kMaxTailLine);
+}
+
+TEST_F(LogPipeTest, AProgressBarIsWrittenNowAndThen) {
+  for (int i = 0; i < 120; ++i) {  // 12 s
+    Print("\r" + std::to_string(i) + "% of the epoch");
+    now_ += milliseconds(100);
+  }
+  EXPECT_EQ(Output(), "0% of the epoch\n50% of the epoch\n100% of the epoch\n")
+      << "a state is complete when it is overwritten";
+  Print("\r120% of the epoch\nnext\n");
+  EXPECT_EQ(Output(), "120% of the epoch\nnext\n");
+  EXPECT_EQ(pipe_.tail(), std::deque<std::string>{"next"});
+}
+
+TEST_F(LogPipeTest, TheLastStateIsWrittenWithoutANewlineToo) {
+  pipe_.SetPrefix("[rank 0] ");
+  Print("\r 1%|█         | 1/100 [00:00<?, ?it/s]\r99%|█████████ | 99/100 [00:09<00:01, 10.0it/s]");
+  pipe_.Finish(now_);
+  EXPECT_EQ(Output(),
+            "[rank 0]  1%|█         | 1/100 [00:00<?, ?it/s]\n[rank 0] 99%|█████████ | 99/100 [00:09<00:01, "
+            "10.0it/s]\n");
+  EXPECT_TRUE(pipe_.tail().empty());
+}
+
+TEST_F(LogPipeTest, AnErrorBehindABarIsInTheTail) {
+  Print("\r94% of the epoch\r95% of the epochthe disk is full\n");
+  EXPECT_EQ(pipe_.tail(), std::deque<std::string>{"the disk is full"});
+  Print("\r1/9 [1.0it/s]\r2/9 [1.5it/s]Traceback (most recent call last):\n  File \"a.py\"\n");
+  EXPECT_EQ(pipe_.tail(), (std::deque<std::string>{"the disk is full",
+                                                   "Traceback (most recent call last):", "  File \"a.py\""}));
+  Print("\r1/9 [1.0it/s]\rno memory is left\n");
+  EXPECT_EQ(pipe_.tail().back(), "no memory is left");
+}
+
+TEST_F(LogPipeTest, ALineWithoutAnEndIsWrittenAfterAWhile) {
+  Print("....");
+  EXPECT_EQ(Output(), "");
+  now_ += LogPipe::kPartialAge;
+  Print("..");
+  EXPECT_EQ(Output(), "......");
+  Print(" done\n");
+  EXPECT_EQ(Output(), " done\n");
+  EXPECT_EQ(pipe_.tail(), std::deque<std::string>{"...... done"});
 }
 
 TEST_F(LogPipeTest, TheEndOfTheTrainerCompletesTheLine) {
