@@ -165,15 +165,6 @@ TEST(Hydra, ItsRanksStartUnderTheWrapper) {
   EXPECT_EQ(wrap({}), "");
 }
 
-TEST(LauncherWords, AreTheParagraphThatOpenMpiFrames) {
-  const std::string frame(74, '-');
-  EXPECT_EQ(LauncherWords({frame, "mpirun was unable to find the file", "", "Executable: a", frame}),
-            "mpirun was unable to find the file Executable: a");
-  EXPECT_EQ(LauncherWords({"out of memory", ""}), "out of memory");
-  EXPECT_EQ(LauncherWords({frame}), "");
-  EXPECT_EQ(LauncherWords({}), "");
-}
-
 struct Ends {
   std::unique_ptr<ByteChannel> client;
   std::unique_ptr<ByteChannel> server;

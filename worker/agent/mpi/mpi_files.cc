@@ -121,24 +121,6 @@ Result<MpiPlace> FindMpiPlace() {
   return MpiPlace{folder, agent, std::move(self), std::move(peers)};
 }
 
-std::string LauncherWords(const std::deque<std::string>& tail) {
-  constexpr size_t kMaxWords = 500;
-  const auto has_text = [](const std::string& line) {
-    return line.find_first_not_of(" \t\r-") != std::string::npos;
-  };
-  const auto is_frame = [&](const std::string& line) { return line.size() > 40 && !has_text(line); };
-  auto last = tail.rbegin();
-  while (last != tail.rend() && !has_text(*last) && !is_frame(*last)) ++last;
-  if (last == tail.rend()) return "";
-  if (!is_frame(*last)) return *last;
-  std::string words;
-  const auto first = std::find_if(last + 1, tail.rend(), is_frame);
-  for (auto line = first.base(); line != last.base() - 1; ++line) {
-    if (has_text(*line)) words += (words.empty() ? "" : " ") + *line;
-  }
-  return words.substr(0, kMaxWords);
-}
-
 std::vector<std::string> MpiVariables(const MpiSetup& setup, bool loopback, const std::string& path,
                                       bool (*is_set)(const char* name)) {
   const std::string& folder = setup.folder;

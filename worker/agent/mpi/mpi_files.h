@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <string>
 #include <vector>
 
@@ -85,10 +84,6 @@ int32_t LauncherAmong(const std::vector<rendezvous::Member>& members);
 
 // Text of a file of hosts: the workers. `words`: "HOST slots=N" in a line, and otherwise "HOST:N".
 std::string MpiHosts(const std::vector<rendezvous::Member>& members, int32_t slots, bool words);
-
-// Returns what a launcher that failed has said, from the newest lines of its output: the paragraph that Open
-// MPI frames with dashes, or else the last line that is not empty.
-std::string LauncherWords(const std::deque<std::string>& tail);
 
 // Returns "NAME=value". Those that only choose a default are left out when the environment has them
 // (`is_set`): they are the user's. `loopback`: all pods are on this machine. `path`: PATH of the pod.

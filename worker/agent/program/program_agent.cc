@@ -76,6 +76,7 @@ ProgramAgent::ProgramAgent(Config config)
     last_error_line_at_ = Now();
     progress_.Take(line, last_error_line_at_);
     error_lines_.Take(line, last_error_line_at_);
+    launcher_report_.Take(line);
   });
   OpenFolder();
 }
@@ -356,6 +357,7 @@ void ProgramAgent::Start(const program::Start& start) {
   watch_at_ = now;
   spare_at_ = spare_command_.empty() ? kNever : now + kSpareDelay;
   error_lines_.Clear();
+  launcher_report_.Clear();
   out_.Attach(program_->TakeStdout());
   err_.Attach(program_->TakeStderr());
   log::Info("program pid={} rank={} of {} started, incarnation {}", program_->pid(), start.rank,
@@ -489,8 +491,10 @@ void ProgramAgent::OnEnded(int exit_code) {
       exit_code != 0 && now - last_error_line_at_ < kDyingLimit ? now - last_error_line_at_ : Duration{0};
   if (exit_code != 0 && !mpi_failure_.empty())
     return Feed(program::Ended{exit_code, "exit", mpi_failure_, now - mpi_failed_at_});
-  Feed(
-      program::Ended{exit_code, launches_ ? "launcher" : "exit", exit_code == 0 ? "" : LastErrorLine(), ago});
+  const std::string words = exit_code == 0 ? "" : LastErrorLine();
+  // What a launcher cannot do now, it cannot do after a restart either.
+  if (launches_ && IsHopeless(words)) exit_code = kExitBadConfiguration;
+  Feed(program::Ended{exit_code, launches_ ? "launcher" : "exit", words, ago});
 }
 
 void ProgramAgent::Shutdown() {
@@ -532,7 +536,7 @@ std::string ProgramAgent::TailText() const {
 }
 
 std::string ProgramAgent::LastErrorLine() const {
-  return mpi() ? LauncherWords(err_.tail()) : error_lines_.Reason(err_.tail());
+  return mpi() ? launcher_report_.Reason(err_.tail()) : error_lines_.Reason(err_.tail());
 }
 
 }  // namespace ringmaster::agent

@@ -18,6 +18,7 @@
 #include "base/time.h"
 #include "rendezvous/program_member.h"
 #include "worker/agent/kubeflow/kubeflow_server.h"
+#include "worker/agent/mpi/launcher_report.h"
 #include "worker/agent/mpi/mpi_files.h"
 #include "worker/agent/net/own_name.h"
 #include "worker/agent/program/peer_check.h"
@@ -114,6 +115,7 @@ class ProgramAgent {
   Time mpi_failed_at_{};
   Time last_error_line_at_{};              // when the program wrote the last line to stderr
   ErrorLines error_lines_;                 // of stderr
+  LauncherReport launcher_report_;         // of stderr, with a launcher
   bool has_started_ = false;               // its command has been there
   std::optional<ProgramProcess> program_;  // until no process of it is left
   std::optional<ReservedPort> port_;       // of the next program
