@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rank of launch_kills, or with --launch COUNT a launcher that starts so many ranks in sessions of their own, as torchrun
+"""A rank of launch_kills, or with --launch COUNT a launcher that starts so many ranks in separate sessions, as torchrun
 does. A rank holds the lock of its number while it lives, and continues from the step that it has written."""
 
 import fcntl
