@@ -37,11 +37,13 @@ struct Table<Data> {
         "and tokens; mlp and cnn read idx and cifar10."),
       F("path", &Data::path, {.required = true, .max_length = 4096}, "File or folder on the workers."),
       F("validationPath", &Data::validationPath, {.max_length = 4096},
-        "File or folder for validation. Empty: a share of `path` (text, tokens) or the test files next to it "
-        "(idx, cifar10)."),
+        "File or folder for validation; what of it is in `path` is not trained on. Empty: the files of "
+        "`path` "
+        "that are named val, valid, validation, dev or test, if there are some (text, tokens), a share of "
+        "`path`, or the test files next to it (idx, cifar10)."),
       F("validationFraction", &Data::validationFraction,
         {.max_length = 32, .form = Form::kDecimal, .at_least = 0, .at_most = 0.5},
-        "Share of `path` for validation when `validationPath` is empty."));
+        "Share of `path` for validation when no file is for it. 0: no validation."));
 };
 
 template <>
@@ -62,14 +64,18 @@ struct Table<Optimizer> {
         {.max_length = 32, .form = Form::kDecimal, .at_most = 1e6, .above = 0},
         "Learning rate after warm-up."),
       F("schedule", &Optimizer::schedule, {.max_length = 16, .values = "constant|linear|cosine"},
-        "How the rate decreases from `learningRate` to `minLearningRate` between warm-up and the last step."),
+        "How the rate decreases from `learningRate` towards `minLearningRate`, which it would reach in the "
+        "step after the last one."),
       F("warmupSteps", &Optimizer::warmupSteps, {.min = 0, .max = kMaxSteps},
         "Steps over which the rate rises from 0."),
       F("minLearningRate", &Optimizer::minLearningRate,
         {.max_length = 32, .form = Form::kDecimal, .at_least = 0, .at_most = 1e6},
-        "Final learning rate of linear and cosine. At most `learningRate`."),
+        "Learning rate that linear and cosine approach. At most `learningRate`."),
       F("weightDecay", &Optimizer::weightDecay,
-        {.max_length = 32, .form = Form::kDecimal, .at_least = 0, .at_most = 1e6}, "Decoupled weight decay."),
+        {.max_length = 32, .form = Form::kDecimal, .at_least = 0, .at_most = 1e6},
+        "Weight decay of matrices and embeddings; biases and the parameters of norms have none. adamw: "
+        "decoupled, each step multiplies the weight by 1 - rate x decay. sgd: decay x weight is added to the "
+        "gradient, after clipping and before momentum, as in PyTorch."),
       F("momentum", &Optimizer::momentum,
         {.max_length = 32, .form = Form::kDecimal, .at_least = 0, .below = 1}, "sgd: momentum."),
       F("beta1", &Optimizer::beta1, {.max_length = 32, .form = Form::kDecimal, .at_least = 0, .below = 1},
@@ -98,8 +104,10 @@ struct Table<Training> {
         "Device that computes. `auto`: a GPU if the worker has one, otherwise the CPU. All workers of a job "
         "must use the same kind of device."),
       F("precision", &Training::precision, {.max_length = 16, .values = "fp32|bf16"},
-        "Arithmetic of matrix products. `bf16` rounds their operands and keeps fp32 master weights; a CPU "
-        "without AVX512_BF16 or AMX multiplies the rounded operands as fp32, which is slower."),
+        "Arithmetic of matrix products. `bf16` keeps fp32 master weights, moments and gradients. On a CPU it "
+        "rounds only the operands of products, and a CPU without AVX512_BF16 or AMX multiplies the rounded "
+        "operands as fp32, which is slower. On a GPU activations and their gradients, with the residual "
+        "stream, are also stored as bf16."),
       F("numerics", &Training::numerics, {.max_length = 16, .values = "exact|exact64|fast"},
         "`exact`: the weights are bit-identical for every number of workers and after every failure. "
         "`exact64`: as `exact`, with sums of 64 bits instead of 32, for thousands of micro-batches or for "
@@ -107,7 +115,9 @@ struct Table<Training> {
       F("seed", &Training::seed, {.min = 0, .max = kMaxSafeInteger, .change = Change::kNever},
         "Seed of the initial weights and of the order of the data."),
       F("validateEverySteps", &Training::validateEverySteps, {.min = 0, .max = kMaxSteps},
-        "Number of steps between two validations. 0: only at the end."));
+        "Number of steps between two validations. 0: only at the end."),
+      F("validateSamples", &Training::validateSamples, {.min = 0, .max = kMaxSteps},
+        "Samples of each validation, evenly spaced in the validation data. 0: all."));
 };
 
 }  // namespace ringmaster::api

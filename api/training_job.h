@@ -69,10 +69,9 @@ struct Model {
 };
 
 struct Data {
-  std::string kind;  // text | tokens | idx | cifar10
-  std::string path;  // file or folder
-  std::string
-      validationPath;  // empty: a share of `path` (text, tokens) or the test files next to it (idx, cifar10)
+  std::string kind;            // text | tokens | idx | cifar10
+  std::string path;            // file or folder
+  std::string validationPath;  // empty: the part of `path` that its names say, or a share
   std::string validationFraction = "0.05";
   bool operator==(const Data&) const = default;
 };
@@ -88,7 +87,7 @@ struct Optimizer {
   std::string learningRate = "3e-4";
   std::string schedule = "constant";  // constant | linear | cosine
   int64_t warmupSteps = 0;
-  std::string minLearningRate = "0";  // final rate of linear and cosine
+  std::string minLearningRate = "0";  // linear and cosine end just above it
   std::string weightDecay = "0";
   std::string momentum = "0.9";  // sgd
   std::string beta1 = "0.9";     // adamw
@@ -110,6 +109,7 @@ struct Training {
   std::string numerics = "exact";  // exact | exact64 | fast
   int64_t seed = 1;
   int64_t validateEverySteps = 0;  // 0: only at the end
+  int64_t validateSamples = 0;     // 0: all
   bool operator==(const Training&) const = default;
 };
 

@@ -86,6 +86,7 @@ TEST(GuardedFields, CoverAllFieldsThatMayNotAlwaysChange) {
             "spec.training.numerics\n"
             "spec.training.seed never\n"
             "spec.training.validateEverySteps\n"
+            "spec.training.validateSamples\n"
             "spec.checkpoint\n"
             "spec.network\n"
             "spec.scheduling.gang\n"
