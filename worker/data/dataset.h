@@ -84,6 +84,9 @@ class Dataset {
   // replaced since Open; kInvalid for a token or label out of range.
   virtual Status Read(Split split, std::span<const int64_t> indices, const Buffers& out) const = 0;
 
+  // Returns what users should know of how the files were used: which were taken for validation.
+  virtual std::vector<std::string> Notes() const { return {}; }
+
   // Identifies the data by sizes, sampled content and split, never by paths: members of one job may find
   // equal data under different paths. Part of a run's fingerprint and so of its checkpoints: the values never
   // change. It is known after Open, which reads little of a large file; a difference between the samples of

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "worker/data/problem.h"
+#include "worker/data/split_files.h"
 #include "worker/data/token_stream.h"
 
 namespace ringmaster::data {
@@ -79,6 +80,8 @@ class TokenDataset final : public Dataset {
   }
 
   uint64_t Fingerprint() const override { return fingerprint_; }
+  std::vector<std::string> Notes() const override { return notes_; }
+  void SetNotes(std::vector<std::string> notes) { notes_ = std::move(notes); }
 
   Result<ContentHash> HashContent(const ContentHashOptions& options) const override {
     ContentHasher hasher(*pool_, options, fingerprint_);
@@ -96,6 +99,7 @@ class TokenDataset final : public Dataset {
   int64_t train_ = 0;
   int64_t held_out_ = 0;
   uint64_t fingerprint_ = 0;
+  std::vector<std::string> notes_;
 };
 
 }  // namespace
@@ -106,18 +110,22 @@ Result<std::unique_ptr<Dataset>> OpenTokens(const Config& config, WorkCounter* c
   if (config.vocabulary < 1) {
     return Error{Code::kInvalid, fmt::format("vocabulary must be at least 1 (got {})", config.vocabulary)};
   }
+  RM_ASSIGN(SplitFiles split,
+            FindSplit(config.path, config.validation_path, TokenStream::SuffixOf(config.kind)));
   auto pool = std::make_unique<FilePool>();
   RM_ASSIGN(TokenStream stream,
-            TokenStream::Open(pool.get(), config.kind, config.path, config.vocabulary, counter));
+            TokenStream::Open(pool.get(), config.kind, config.path, split.train, config.vocabulary, counter));
   if (Windows(stream, config.context) < 1) return TooShort(stream, config.context);
   std::optional<TokenStream> validation;
-  if (!config.validation_path.empty()) {
+  if (!config.validation_path.empty() || !split.validation.empty()) {
+    const std::string& path = config.validation_path.empty() ? config.path : config.validation_path;
     RM_ASSIGN(validation,
-              TokenStream::Open(pool.get(), config.kind, config.validation_path, config.vocabulary, counter));
+              TokenStream::Open(pool.get(), config.kind, path, split.validation, config.vocabulary, counter));
     if (Windows(*validation, config.context) < 1) return TooShort(*validation, config.context);
   }
   auto dataset =
       std::make_unique<TokenDataset>(config, std::move(pool), std::move(stream), std::move(validation));
+  dataset->SetNotes(std::move(split.notes));
   RM_TRY(dataset->Sample());
   return std::unique_ptr<Dataset>(std::move(dataset));
 }

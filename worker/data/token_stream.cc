@@ -8,7 +8,6 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "worker/data/folder.h"
 #include "worker/data/problem.h"
 
 namespace ringmaster::data {
@@ -30,6 +29,34 @@ struct Tokens {
   uint64_t offset = 0;  // of the first one in the file
   int64_t count = 0;
 };
+
+// Rejects numbers of 32 or 64 bits and arrays of NumPy. Read as 16-bit tokens, every second one would be a
+// zero, or all but one of four.
+Status CheckWidth(const std::string& path, std::span<const std::byte> start) {
+  constexpr std::string_view kNumpy = "\x93NUMPY";
+  constexpr size_t kFewest = 16;  // numbers of 64 bits that are enough to judge
+  const std::string_view head(reinterpret_cast<const char*>(start.data()), start.size());
+  if (head.starts_with(kNumpy))
+    return Problem(Code::kInvalid, path, "is an array of NumPy, not a file of tokens",
+                   "write the numbers alone: array.astype(numpy.uint16).tofile(path)");
+  const size_t groups = start.size() / 8;
+  if (groups < kFewest) return Ok();
+  size_t zeros[4] = {};
+  size_t large = 0;  // second halves above 1: no number of a vocabulary below 131072 has them
+  for (size_t i = 0; i < groups * 4; ++i) {
+    uint16_t value = 0;
+    std::memcpy(&value, start.data() + 2 * i, sizeof value);
+    if (value == 0) ++zeros[i % 4];
+    if (i % 2 == 1 && value > 1) ++large;
+  }
+  const auto mostly = [&](size_t count) { return 2 * count >= groups; };
+  const auto rarely = [&](size_t count) { return 4 * count <= groups; };
+  if (!rarely(zeros[0]) || !mostly(zeros[1]) || !mostly(zeros[3]) || large > 0) return Ok();
+  return Problem(
+      Code::kInvalid, path,
+      fmt::format("looks like numbers of {} bits: every second 16 bits are zero", mostly(zeros[2]) ? 64 : 32),
+      "write 16-bit tokens: numpy.array(tokens, dtype=numpy.uint16).tofile(path)");
+}
 
 // Returns where the tokens of a .bin file are: behind its header, if it has one.
 Result<Tokens> TokensOf(const std::string& path, std::span<const std::byte> start, uint64_t bytes) {
@@ -55,6 +82,7 @@ Result<Tokens> TokensOf(const std::string& path, std::span<const std::byte> star
     }
     return Tokens{kHeaderBytes, have};
   }
+  RM_TRY(CheckWidth(path, start));
   if (bytes % 2 != 0) {
     return Problem(Code::kCorrupt, path, fmt::format("has an odd number of bytes ({})", bytes),
                    "it is truncated, or not a file of 16-bit tokens");
@@ -134,15 +162,17 @@ Status TokenStream::Append(size_t file) {
   return Check(file, tokens.offset, all);
 }
 
-Result<TokenStream> TokenStream::Open(FilePool* pool, Kind kind, const std::string& path, int vocabulary,
+std::string TokenStream::SuffixOf(Kind kind) { return kind == Kind::kText ? "" : ".bin"; }
+
+Result<TokenStream> TokenStream::Open(FilePool* pool, Kind kind, const std::string& path,
+                                      const std::vector<std::string>& files, int vocabulary,
                                       WorkCounter* counter) {
   TokenStream stream;
   stream.pool_ = pool;
   stream.kind_ = kind;
-  stream.path_ = path;
+  stream.path_ = files.size() == 1 ? files.front() : path;
   stream.vocabulary_ = vocabulary;
   stream.width_ = kind == Kind::kText ? 1 : 2;
-  RM_ASSIGN(const std::vector<std::string> files, FilesBelow(path, kind == Kind::kText ? "" : ".bin"));
   if (files.empty()) {
     return Problem(Code::kInvalid, path, kind == Kind::kText ? "has no files" : "has no .bin files",
                    "check the path and the data kind");

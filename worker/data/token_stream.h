@@ -22,12 +22,14 @@ namespace ringmaster::data {
 
 class TokenStream {
  public:
-  // kText: a file, or all files below a folder; every byte is a token. kTokens: a .bin file, or all of a
-  // folder; little-endian 16-bit tokens, with or without the 256-number header of llm.c. Checks all tokens of
-  // the files that `pool` holds in memory. `counter` counts files; it may be null. REQUIRES: `pool` outlives
-  // the stream.
-  static Result<TokenStream> Open(FilePool* pool, Kind kind, const std::string& path, int vocabulary,
+  // Opens `files`, which were found at `path`. kText: every byte is a token. kTokens: little-endian 16-bit
+  // tokens, with or without the 256-number header of llm.c. Checks all tokens of the files that `pool` holds
+  // in memory. `counter` counts files; it may be null. REQUIRES: `pool` outlives the stream.
+  static Result<TokenStream> Open(FilePool* pool, Kind kind, const std::string& path,
+                                  const std::vector<std::string>& files, int vocabulary,
                                   WorkCounter* counter);
+  // The end of the names of this kind's files in a folder; empty: any.
+  static std::string SuffixOf(Kind kind);
 
   int64_t size() const { return size_; }
   const std::string& path() const { return path_; }
