@@ -9,6 +9,10 @@ namespace {
 
 constexpr Duration kTick = milliseconds(20);
 
+HangWatch::Sample Stepped(Activity activity, uint64_t heartbeat) {
+  return {.ready = true, .activity = activity, .heartbeat = heartbeat, .stepped = true};
+}
+
 // Feeds a watch every 20 ms of virtual time.
 class Rig {
  public:
@@ -25,12 +29,12 @@ class Rig {
   // Computes with a heartbeat every `interval` for `beats` beats.
   std::optional<HangWatch::HangReport> Compute(Duration interval, int beats) {
     for (int i = 0; i < beats; ++i) {
-      if (auto report = Hold({true, Activity::kComputing, ++heartbeat_, false}, interval)) return report;
+      if (auto report = Hold(Stepped(Activity::kComputing, ++heartbeat_), interval)) return report;
     }
     return std::nullopt;
   }
   std::optional<HangWatch::HangReport> Silence(Activity activity, Duration span) {
-    return Hold({true, activity, heartbeat_, false}, span);
+    return Hold(Stepped(activity, heartbeat_), span);
   }
   void Jump(Duration span) { now_ += span; }
   const HangWatch& watch() const { return watch_; }
@@ -90,7 +94,7 @@ TEST(HangWatch, AWaitForPeersThatShowsSignsOfLifeIsNotAHang) {
   uint64_t waits = 0;
   const auto wait = [&](Activity activity, Duration each) {
     return rig.Hold(
-        {.ready = true, .activity = activity, .heartbeat = 100, .stopped = false, .waits = ++waits}, each);
+        {.ready = true, .activity = activity, .heartbeat = 100, .waits = ++waits, .stepped = true}, each);
   };
   for (int i = 0; i < 360; ++i) ASSERT_FALSE(wait(Activity::kExchanging, seconds(5))) << i;
   EXPECT_TRUE(wait(Activity::kExchanging, seconds(130)));
@@ -103,7 +107,7 @@ TEST(HangWatch, AWaitForPeersDoesNotSpeakForAThreadThatComputes) {
   std::optional<HangWatch::HangReport> report;
   for (uint64_t waits = 0; waits < 12 && !report; ++waits)
     report = rig.Hold(
-        {.ready = true, .activity = Activity::kComputing, .heartbeat = 100, .stopped = false, .waits = waits},
+        {.ready = true, .activity = Activity::kComputing, .heartbeat = 100, .waits = waits, .stepped = true},
         seconds(1));
   EXPECT_TRUE(report);
 }
@@ -168,6 +172,7 @@ TEST(HangWatch, ZeroMeansNoLimit) {
 
 TEST(HangWatch, LearnsFromTheMedianAndHasAFloor) {
   Rig quick({});
+  EXPECT_FALSE(quick.Silence(Activity::kComputing, kTick));
   EXPECT_EQ(quick.watch().StepLimit(), HangWatch::kUnlearned);
   EXPECT_FALSE(quick.Compute(milliseconds(40), 100));
   EXPECT_EQ(quick.watch().StepLimit(), HangWatch::kFloor);
@@ -180,6 +185,24 @@ TEST(HangWatch, LearnsFromTheMedianAndHasAFloor) {
   EXPECT_EQ(slow.watch().StepLimit(), seconds(80));
   EXPECT_FALSE(slow.Silence(Activity::kComputing, seconds(30)));
   EXPECT_TRUE(slow.Silence(Activity::kComputing, seconds(60)));
+}
+
+// The embedding takes milliseconds, the head of a large vocabulary minutes.
+TEST(HangWatch, ASlowLayerAfterQuickOnesIsNotAHang) {
+  Rig rig({.startup = seconds(1800)});
+  uint64_t beats = 0;
+  const auto layer = [&](Duration takes, bool stepped) {
+    return rig.Hold(
+        {.ready = true, .activity = Activity::kComputing, .heartbeat = ++beats, .stepped = stepped}, takes);
+  };
+  for (int i = 0; i < 20; ++i) ASSERT_FALSE(layer(milliseconds(40), false));
+  ASSERT_FALSE(layer(seconds(200), false)) << "in the first micro-batch";
+  for (int i = 0; i < 20; ++i) ASSERT_FALSE(layer(milliseconds(40), false));
+  for (int step = 0; step < 5; ++step) {
+    for (int i = 0; i < 40; ++i) ASSERT_FALSE(layer(milliseconds(40), true));
+    ASSERT_FALSE(layer(seconds(200), true)) << step;
+  }
+  EXPECT_TRUE(layer(seconds(450), true)) << "a hang is still detected";
 }
 
 TEST(HangWatch, AStopIsDetectedInAnyActivity) {

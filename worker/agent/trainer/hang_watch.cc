@@ -80,8 +80,10 @@ Duration HangWatch::StepLimit() const {
   if (limits_.step == Duration::zero()) return Duration::zero();
   if (limits_.program && !previous_.stepped) return limits_.startup;
   if (limits_.step) return *limits_.step;
-  const Duration learned = heartbeats_.Limit(kFloor, kUnlearned);
-  return limits_.program ? std::max({learned, 2 * longest_, kProgramFloor}) : learned;
+  // The first layers of a model say little about the last ones.
+  if (!previous_.stepped) return limits_.startup;
+  const Duration learned = std::max(heartbeats_.Limit(kFloor, kUnlearned), 2 * longest_);
+  return limits_.program ? std::max(learned, kProgramFloor) : learned;
 }
 
 Duration HangWatch::ExchangeLimit() const {

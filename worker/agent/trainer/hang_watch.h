@@ -26,7 +26,7 @@ struct HangLimits {
 
   // The trainer is a program of a user. It shows progress only where it calls the library, and compiles
   // kernels in its first micro-batches: until it has committed a step, `startup` is the limit for computing,
-  // too.
+  // too, whatever `step` is.
   bool program = false;
   // For `stopped` of a program: a profiler may stop it for a moment.
   static constexpr Duration kProgramStopped = seconds(1);
@@ -35,12 +35,12 @@ struct HangLimits {
 class HangWatch {
  public:
   static constexpr Duration kLongestGap = milliseconds(60);
-  // The limit that is learned from the intervals between heartbeats is at least kFloor, and kUnlearned before
-  // the first interval.
+  // The limit that is learned from the intervals between heartbeats is at least kFloor and twice the longest
+  // interval, and kUnlearned before the first one. It holds from the first committed step on, since the
+  // layers of a model differ; until then the limit is HangLimits::startup.
   static constexpr Duration kFloor = seconds(10);
   static constexpr Duration kUnlearned = seconds(60);
-  // The same of a program, and at least twice the longest interval: a new shape of data compiles kernels
-  // again.
+  // The same of a program: a new shape of data compiles kernels again.
   static constexpr Duration kProgramFloor = seconds(300);
   // The least limit inside a collective, without a sign that its wait is alive (Sample::waits). It ends no
   // trainer: if its peer has died and the coordinator is away, its state is needed later. The coordinator
