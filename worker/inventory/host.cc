@@ -17,15 +17,31 @@ constexpr std::array kFeatures = {"avx2",        "fma",         "avx512f",  "avx
                                   "avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16", "amx_int8",
                                   "asimd",       "sve",         "bf16"};
 
-// cgroup 2: "max 100000" or "50000 100000"; cgroup 1: two files, -1 for no limit.
+// Returns the quota in a file of cgroup 2, "50000 100000"; 0: none, as "max 100000".
+double QuotaIn(const std::string& file) {
+  const auto both = ReadTrimmed(file);
+  if (!both) return 0;
+  const auto quota = LeadingNumber(*both);
+  const size_t blank = both->find(' ');
+  const auto period = blank == std::string::npos ? std::nullopt : LeadingNumber(both->substr(blank));
+  return quota && period && *period > 0 ? static_cast<double>(*quota) / static_cast<double>(*period) : 0;
+}
+
+// Returns the least quota of the control groups of this process. In a container, /proc may name a path of the
+// host, while the mounted tree begins with the container's group: only the groups that exist count. cgroup 1:
+// two files, -1 for no limit.
 double CpuQuota(const std::string& root) {
-  if (const auto both = ReadTrimmed(root + "/sys/fs/cgroup/cpu.max")) {
-    const auto quota = LeadingNumber(*both);
-    const size_t blank = both->find(' ');
-    const auto period = blank == std::string::npos ? std::nullopt : LeadingNumber(both->substr(blank));
-    if (quota && period && *period > 0) return static_cast<double>(*quota) / static_cast<double>(*period);
-    return 0;
+  const std::string mount = root + "/sys/fs/cgroup";
+  std::string group;  // "0::/user.slice/build.scope"
+  const std::string groups = ReadTrimmed(root + "/proc/self/cgroup").value_or("");
+  if (const size_t at = groups.find("0::/"); at != std::string::npos)
+    group = groups.substr(at + 3, groups.find('\n', at) - at - 3);
+  double least = QuotaIn(mount + "/cpu.max");
+  for (; group.size() > 1; group.resize(group.rfind('/'))) {
+    const double quota = QuotaIn(mount + group + "/cpu.max");
+    if (quota > 0 && (least == 0 || quota < least)) least = quota;
   }
+  if (least > 0) return least;
   const auto quota = ReadNumber(root + "/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
   const auto period = ReadNumber(root + "/sys/fs/cgroup/cpu/cpu.cfs_period_us");
   if (!quota || !period || *quota <= 0 || *period <= 0) return 0;
@@ -61,6 +77,11 @@ Cpu ReadCpu(const std::string& root) {
   cpu.usable = ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : cpu.logical;
   cpu.quota = CpuQuota(root);
   return cpu;
+}
+
+int32_t UsableCpus(const Cpu& cpu) {
+  const int32_t by_quota = cpu.quota > 0 ? static_cast<int32_t>(cpu.quota + 0.5) : cpu.usable;
+  return std::max(1, std::min(cpu.usable, by_quota));
 }
 
 Memory ReadMemory(const std::string& root) {

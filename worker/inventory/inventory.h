@@ -126,6 +126,8 @@ Inventory Collect(const std::string& root = "");
 
 // The parts of Collect, for tests.
 Cpu ReadCpu(const std::string& root);
+// Returns how many threads this process can keep busy: the CPUs of its affinity, or fewer by its quota.
+int32_t UsableCpus(const Cpu& cpu);
 Memory ReadMemory(const std::string& root);
 std::vector<RdmaPort> ReadRdma(const std::string& root, std::vector<std::string>* notes);
 Privileges ReadPrivileges(const std::string& root);

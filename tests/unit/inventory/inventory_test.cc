@@ -79,6 +79,24 @@ TEST_F(InventoryTest, CpuQuotaInItsForms) {
   EXPECT_EQ(ReadCpu(root_).quota, 4);
 }
 
+// A scope of systemd, with a limit of its slice: no container mounts its group as the root.
+TEST_F(InventoryTest, CpuQuotaOfTheGroupsAbove) {
+  Write("/proc/self/cgroup", "0::/user.slice/run.scope\n");
+  Write("/sys/fs/cgroup/user.slice/run.scope/cpu.max", "400000 100000\n");
+  EXPECT_EQ(ReadCpu(root_).quota, 4);
+  Write("/sys/fs/cgroup/user.slice/cpu.max", "250000 100000\n");
+  EXPECT_EQ(ReadCpu(root_).quota, 2.5);
+  Cpu cpu;
+  cpu.usable = 8;
+  EXPECT_EQ(UsableCpus(cpu), 8);
+  cpu.quota = 2.5;
+  EXPECT_EQ(UsableCpus(cpu), 3);
+  cpu.quota = 0.2;
+  EXPECT_EQ(UsableCpus(cpu), 1);
+  cpu.quota = 100;
+  EXPECT_EQ(UsableCpus(cpu), 8);
+}
+
 TEST_F(InventoryTest, MemoryAndItsLimit) {
   Write("/proc/meminfo", "MemTotal:       16384 kB\nMemFree:         1 kB\nMemAvailable:    8192 kB\n");
   EXPECT_EQ(ReadMemory(root_).total_bytes, 16 << 20);
