@@ -146,7 +146,7 @@ struct Done {
   bool finished = false;  // false: stopped early by Prepare{stop}
   int64_t step = 0;
   double loss = 0;
-  double validation_loss = 0;  // NaN: unknown, since a program reports it by itself
+  double validation_loss = 0;  // NaN: there is none, or a program reports it by itself
   std::optional<double> validation_accuracy;
   std::string weights_hash;
   std::string optimizer_hash;

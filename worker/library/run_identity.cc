@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "base/hash.h"
-#include "worker/compute/numerics/exact.h"
+#include "worker/compute/numerics/revision.h"
 
 namespace ringmaster::library {
 namespace {

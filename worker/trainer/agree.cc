@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/log.h"
+#include "worker/compute/device/build.h"
 
 namespace ringmaster::trainer {
 
@@ -56,11 +57,23 @@ Result<std::optional<rendezvous::ValidationResult>> AgreeOnValidation(
 }
 
 Json DescribeDevice(const device::Device& device) {
-  return {{"fingerprint", device.Fingerprint()}, {"plan", device.Plan()}};
+  return {
+      {"fingerprint", device.Fingerprint()}, {"plan", device.Plan()}, {"build", device::BuildOfNumerics()}};
+}
+
+std::string DifferentBuild(const Json& meta) {
+  const std::string own = device::BuildOfNumerics();
+  if (!meta.contains("device")) return "";
+  const auto build = JsonString(meta["device"], "build");
+  const std::string theirs = build.ok() ? *build : "another revision";  // of a release before this field
+  if (theirs == own) return "";
+  return fmt::format("the checkpoint was written by a build with {}, this build has {}", theirs, own);
 }
 
 void AdoptDevicePlan(const Json& meta, device::Device* device) {
   if (!meta.contains("device")) return;
+  if (const std::string difference = DifferentBuild(meta); !difference.empty())
+    log::Warn("{}: training continues with different rounding", difference);
   const auto fingerprint = JsonString(meta["device"], "fingerprint");
   const auto plan = JsonString(meta["device"], "plan");
   if (!fingerprint.ok() || !plan.ok()) return;

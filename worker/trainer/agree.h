@@ -5,6 +5,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "base/json.h"
 #include "base/result.h"
@@ -27,6 +28,8 @@ Result<std::optional<rendezvous::ValidationResult>> AgreeOnValidation(
 // same kind, so that a resumed run computes the same bits. On another kind of device the run keeps the
 // device's own plan, with a warning.
 Json DescribeDevice(const device::Device& device);
+// Returns in what the build that wrote this description and this one differ; empty if in nothing.
+std::string DifferentBuild(const Json& meta);
 void AdoptDevicePlan(const Json& meta, device::Device* device);
 
 }  // namespace ringmaster::trainer

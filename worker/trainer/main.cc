@@ -16,9 +16,13 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/subnormals.h"
+#include "worker/compute/device/load_plugin.h"
 #include "worker/compute/device/open_device.h"
+#include "worker/fabric/shm/available_memory.h"
 #include "worker/inventory/device_selection.h"
 #include "worker/inventory/gpu_monitor.h"
+#include "worker/inventory/inventory.h"
+#include "worker/trainer/memory.h"
 #include "worker/trainer/trainer.h"
 
 namespace ringmaster::trainer {
@@ -71,6 +75,18 @@ Result<RunConfig> LoadRunConfig() {
   return config;
 }
 
+// Checks before memory is taken: the kernel would kill the trainer, again and again, and say nothing.
+Status FitsIntoMemory(const RunConfig& config, bool on_host) {
+  const auto need = PredictMemory(config, on_host, !config.checkpoint_path.empty());
+  if (!need.ok()) return Ok();  // the model itself reports what is wrong with it
+  const inventory::Memory memory = inventory::ReadMemory("");
+  const auto available = fabric::shm::ReadAvailableMemory();
+  const auto slots = Number("RINGMASTER_SLOTS");  // trainers of this pod
+  return CheckMemory(*need, slots.ok() ? std::max(1, *slots) : 1,
+                     {.total = memory.limit_bytes > 0 ? memory.limit_bytes : memory.total_bytes,
+                      .available = available.has_value() ? static_cast<int64_t>(available->bytes) : 0});
+}
+
 // Sets *no_device when the device that the job requires is missing.
 Result<Trainer::Parts> CreateParts(Result<RunConfig> config, agent::TrainerPage* page, AgentChannel* channel,
                                    bool* no_device) {
@@ -80,11 +96,13 @@ Result<Trainer::Parts> CreateParts(Result<RunConfig> config, agent::TrainerPage*
   RM_ASSIGN(parts.member, Variable("RINGMASTER_MEMBER"));
   RM_ASSIGN(parts.config, std::move(config));
   RM_ASSIGN(parts.dataset, OpenData(&parts.config));
+  for (const std::string& note : DataNotes(parts.config, *parts.dataset)) log::Info("{}", note);
   parts.data_hash = std::make_unique<DataHash>(parts.dataset.get(), parts.config.checkpoint_path);
   auto device = device::Open({parts.config.device, parts.config.model.threads, parts.config.transport});
   *no_device = !device.ok() && device.error().code == Code::kUnavailable;
   RM_ASSIGN(parts.device, std::move(device));
   log::Info("device={}", parts.device->Description());
+  RM_TRY(FitsIntoMemory(parts.config, parts.device->OnHost()));
   RM_ASSIGN(parts.model, parts.device->CreateModel(parts.config.model));
   parts.model->SetProgressHook([page] { page->Heartbeat(); });
   return parts;

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "base/file.h"
@@ -39,6 +40,56 @@ MemoryNeed EstimateMemory(const RunConfig& config, const engine::Model& model, b
   }
   if (writes_checkpoints) need.checkpoint = need.weights + need.optimizer;
   return need;
+}
+
+Result<MemoryNeed> PredictMemory(const RunConfig& config, bool on_host, bool writes_checkpoints) {
+  const auto with = [&](int layers, int samples) -> Result<MemoryNeed> {
+    engine::ModelConfig model = config.model;
+    model.layers = layers;
+    model.max_samples = samples;
+    RM_ASSIGN(const auto created, engine::CreateModel(model));
+    return EstimateMemory(config, *created, on_host, writes_checkpoints);
+  };
+  const int layers = config.model.layers;
+  const int samples = config.model.max_samples;
+  const bool even = config.model.kind == engine::ModelKind::kGpt && layers > 2;
+  const int one = even ? 1 : layers;
+  const int one_sample = std::min(samples, 1);
+  RM_ASSIGN(const MemoryNeed base, with(one, one_sample));
+  RM_ASSIGN(const MemoryNeed taller, with(even ? 2 : one, one_sample));
+  RM_ASSIGN(const MemoryNeed wider, with(one, std::min(samples, 2)));
+  RM_ASSIGN(const MemoryNeed both, with(even ? 2 : one, std::min(samples, 2)));
+  MemoryNeed need;
+  for (int64_t MemoryNeed::*const part :
+       {&MemoryNeed::weights, &MemoryNeed::optimizer, &MemoryNeed::undo, &MemoryNeed::gradients,
+        &MemoryNeed::activations, &MemoryNeed::checkpoint}) {
+    const int64_t of_layer = taller.*part - base.*part;
+    const int64_t of_sample = wider.*part - base.*part;
+    const int64_t of_both = both.*part - taller.*part - of_sample;
+    const int64_t more_layers = layers - one;
+    const int64_t more_samples = samples - one_sample;
+    need.*part =
+        base.*part + more_layers * of_layer + more_samples * of_sample + more_layers * more_samples * of_both;
+  }
+  return need;
+}
+
+Status CheckMemory(const MemoryNeed& need, int trainers, const MemoryLimits& limits) {
+  constexpr const char* kRemedy =
+      "give it more memory, use fewer workers, a smaller model, or more microBatches (fewer samples at once)";
+  const int64_t sum = need.Total() * trainers;
+  if (limits.total > 0 && sum > limits.total)
+    return Error{
+        Code::kExhausted,
+        fmt::format("the job does not fit into memory: {}{}{} are needed and there are {:.1f} MiB; {}",
+                    trainers > 1 ? fmt::format("{} workers x (", trainers) : "", need.ToString(),
+                    trainers > 1 ? fmt::format(") = {:.1f} MiB", Mib(sum)) : "", Mib(limits.total), kRemedy)};
+  if (limits.available > 0 && need.Total() > limits.available)
+    return Error{
+        Code::kExhausted,
+        fmt::format("the job does not fit into memory: {} are needed and {:.1f} MiB are available; {}",
+                    need.ToString(), Mib(limits.available), kRemedy)};
+  return Ok();
 }
 
 Result<MemoryUsage> ParseMemoryUsage(const std::string& smaps_rollup) {

@@ -29,6 +29,19 @@ struct MemoryNeed {
 MemoryNeed EstimateMemory(const RunConfig& config, const engine::Model& model, bool on_host,
                           bool writes_checkpoints);
 
+// Predicts the same without allocating it: from models of one and two layers and samples, since a gpt model
+// grows evenly with both. Errors: as engine::CreateModel.
+Result<MemoryNeed> PredictMemory(const RunConfig& config, bool on_host, bool writes_checkpoints);
+
+struct MemoryLimits {
+  int64_t total = 0;      // of the machine or the container; 0: unknown
+  int64_t available = 0;  // now, to this process; 0: unknown
+};
+
+// Returns kExhausted, with the sum and the remedy, if `trainers` trainers cannot fit into the total, or if
+// what is available is too little for one. The kernel would kill one of them without a word.
+Status CheckMemory(const MemoryNeed& need, int trainers, const MemoryLimits& limits);
+
 // Memory used by this process. Pages shared with other processes count proportionally (PSS).
 struct MemoryUsage {
   int64_t own = 0;    // anonymous and shared memory: not reclaimable

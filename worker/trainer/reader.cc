@@ -179,8 +179,9 @@ Result<engine::Batch> MicroBatchReader::Read(const Window& window, Buffer* buffe
   const int64_t size = dataset_.size(window.split);
   buffer->indices.clear();
   for (int64_t p = window.begin; p < window.end; ++p)
-    buffer->indices.push_back(
-        window.split == data::Split::kTrain ? data::Permute(options_.seed, window.epoch, size, p) : p);
+    buffer->indices.push_back(window.split == data::Split::kTrain
+                                  ? data::Permute(options_.seed, window.epoch, size, p)
+                                  : p * options_.validation_stride);
   const size_t numbers = samples * Numbers(shape);
   data::Buffers out;
   const auto resize = [](auto* values, size_t count) {

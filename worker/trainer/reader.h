@@ -62,8 +62,9 @@ class TrainingWindows {
 class MicroBatchReader {
  public:
   struct Options {
-    uint64_t seed = 0;    // of the order of training samples
-    int max_samples = 0;  // of a micro-batch
+    uint64_t seed = 0;              // of the order of training samples
+    int max_samples = 0;            // of a micro-batch
+    int64_t validation_stride = 1;  // position p of the validation split is sample p * validation_stride
     size_t memory = size_t{8} << 20;
     Duration patience = seconds(120);  // how long a failing read is repeated
     Duration first_pause = milliseconds(100);

@@ -7,7 +7,7 @@
 #include "api/load.h"
 #include "api/slots.h"
 #include "base/hash.h"
-#include "worker/compute/numerics/exact.h"
+#include "worker/compute/device/build.h"
 
 namespace ringmaster::trainer {
 namespace {
@@ -131,6 +131,7 @@ Result<RunConfig> MakeRunConfig(const api::TrainingJob& job, int threads) {
   config.exact = config.wide_sums || training.numerics == "exact";
   config.seed = static_cast<uint64_t>(training.seed);
   config.validate_every_steps = training.validateEverySteps;
+  config.validate_samples = training.validateSamples;
   config.device = training.device;
   config.tokenizer = training.model.tokenizer;
   const api::Network& network = job.spec.network;
@@ -170,8 +171,27 @@ Result<std::unique_ptr<data::Dataset>> OpenData(RunConfig* config, WorkCounter* 
     config->steps =
         config->epochs * data::StepsPerEpoch((*opened)->size(data::Split::kTrain), config->samples_per_step);
     config->schedule.total_steps = config->steps;
+    if (config->schedule.warmup_steps > config->steps)
+      return At("spec.training.optimizer.warmupSteps",
+                fmt::format("must be at most the {} steps that {} epochs of {} samples have (got {})",
+                            config->steps, config->epochs, (*opened)->size(data::Split::kTrain),
+                            config->schedule.warmup_steps));
   }
   return opened;
+}
+
+std::vector<std::string> DataNotes(const RunConfig& config, const data::Dataset& dataset) {
+  std::vector<std::string> notes = dataset.Notes();
+  if (dataset.size(data::Split::kValidation) > 0) return notes;
+  if (config.data.validation_fraction > 0)
+    notes.push_back(fmt::format(
+        "spec.training.data.validationFraction: {:g} of {} samples is less than one sample, so nothing is "
+        "validated; raise it, or set spec.training.data.validationPath",
+        config.data.validation_fraction, dataset.size(data::Split::kTrain)));
+  else if (config.validate_every_steps > 0)
+    notes.push_back(
+        "spec.training.validateEverySteps: there is no data for validation, so nothing is validated");
+  return notes;
 }
 
 std::string Fingerprint(const RunConfig& config, const engine::Layout& layout, uint64_t data_fingerprint) {
@@ -194,14 +214,15 @@ std::string FingerprintOfMembers(const RunConfig& config, const engine::Layout& 
   const optimizer::Config& o = config.optimizer;
   const optimizer::Schedule& s = config.schedule;
   const Json what = {{"run", Fingerprint(config, layout, 0)},
-                     {"numerics", numerics::kRevision},
                      {"optimizer", {o.momentum, o.beta1, o.beta2, o.epsilon, o.weight_decay, o.clip_norm}},
                      {"schedule", {static_cast<int>(s.kind), s.base, s.final, s.warmup_steps, s.total_steps}},
                      {"steps", config.steps},
                      {"validateEverySteps", config.validate_every_steps},
+                     {"validateSamples", config.validate_samples},
                      {"checkpoints", !config.checkpoint_path.empty()}};
   const std::string text = DumpJson(what);
-  return HashHex(Hash64(std::as_bytes(std::span(text.data(), text.size()))));
+  return HashHex(Hash64(std::as_bytes(std::span(text.data(), text.size())))) + " " +
+         device::BuildOfNumerics();
 }
 
 Json DescribeRun(const RunConfig& config, const engine::Layout& layout, const data::Cursor& cursor) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "api/training_job.h"
 #include "base/json.h"
@@ -32,11 +33,12 @@ struct RunConfig {
   bool wide_sums = false;  // exact64: sums have two limbs of 32 bits
   uint64_t seed = 0;
   int64_t validate_every_steps = 0;
-  std::string device;           // auto | cpu | cuda
-  std::string tokenizer;        // bytes | none
-  std::string transport;        // auto | shm | ucx
-  bool rdma_or_fail = false;    // RDMA is required, without a fallback
-  std::string checkpoint_path;  // empty: no checkpoints
+  int64_t validate_samples = 0;  // 0: all
+  std::string device;            // auto | cpu | cuda
+  std::string tokenizer;         // bytes | none
+  std::string transport;         // auto | shm | ucx
+  bool rdma_or_fail = false;     // RDMA is required, without a fallback
+  std::string checkpoint_path;   // empty: no checkpoints
   int64_t checkpoint_every_steps = 0;
   int checkpoint_keep = 1;
 
@@ -56,13 +58,16 @@ std::string DeviceOnNode(const api::TrainingJob& job, std::string_view node);
 // kInvalid with the field's path when model and data do not match. `counter`: as Dataset::Open.
 Result<std::unique_ptr<data::Dataset>> OpenData(RunConfig* config, WorkCounter* counter = nullptr);
 
+// Returns what users should know before the run: how the data was divided, and that nothing is validated.
+std::vector<std::string> DataNotes(const RunConfig& config, const data::Dataset& dataset);
+
 // Returns a fingerprint that must match for a run to resume from a checkpoint. It covers everything that
 // determines the bits and their meaning; not the world size, threads, transport, checkpoint paths or number
 // of steps (a finished run may be resumed with more steps).
 std::string Fingerprint(const RunConfig& config, const engine::Layout& layout, uint64_t data_fingerprint);
 
 // Returns a fingerprint of everything that all members must have in common, except the data: what Fingerprint
-// covers, and what may change between runs but not between members of one.
+// covers, what may change between runs but not between members of one, and the build (BuildOfNumerics).
 std::string FingerprintOfMembers(const RunConfig& config, const engine::Layout& layout);
 
 // The description stored in a checkpoint: model, tokenizer, layout, cursor, seed. `export` and `sample` need

@@ -3,6 +3,7 @@
 #include "worker/trainer/trainer.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -436,6 +437,7 @@ Status Trainer::ValidateIfDue() {
   const int64_t step = state_->step();
   const int64_t every = parts_.config.validate_every_steps;
   if (every <= 0 || step == 0 || step % every != 0 || step >= parts_.config.steps) return Ok();
+  if (parts_.dataset->size(data::Split::kValidation) == 0) return Ok();  // DataNotes says so
   if (reporter_.validation().has_value() && reporter_.validation()->step >= step) return Ok();
   parts_.page->SetActivity(Activity::kComputing);
   RM_ASSIGN(const Validation validation, Validate());
@@ -446,9 +448,9 @@ Status Trainer::ValidateIfDue() {
 }
 
 Result<Validation> Trainer::Validate() {
-  auto validation = trainer::Validate(parts_.config, *parts_.dataset, parts_.model.get(),
-                                      {state_->current().params, state_->version()}, comm_.get(),
-                                      &parts_.channel->cancelled(), parts_.page, join_.get());
+  auto validation = trainer::Validate(
+      parts_.config, *parts_.dataset, parts_.model.get(), {state_->current().params, state_->version()},
+      comm_.get(), &parts_.channel->cancelled(), parts_.page, join_.get(), parts_.device->OnHost());
   if (join_ != nullptr) join_->Pause();
   if (!validation.ok() && validation.error().code == Code::kInvalid) fatal_ = validation.error().message;
   return validation;
@@ -466,6 +468,7 @@ Status Trainer::Finish(bool finished) {
   done.step = state_->step();
   done.loss = state_->current().loss;
   done.saved = !parts_.config.checkpoint_path.empty();
+  done.validation_loss = std::numeric_limits<double>::quiet_NaN();  // unless there is a validation
   if (finished) {
     reporter_.Note("validating");
     parts_.page->SetActivity(Activity::kComputing);

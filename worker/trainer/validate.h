@@ -19,17 +19,17 @@
 namespace ringmaster::trainer {
 
 struct Validation {
-  int64_t samples = 0;  // 0: there is no validation split
+  int64_t samples = 0;  // that were evaluated; 0: there is no validation split
   double loss = 0;      // mean over samples
   double accuracy = 0;  // fraction of correct predictions
 };
 
-// Collective. `page`, if not null, shows that this rank waits after it has done its share. While `join`,
-// which may be null, is not done, its owners share the pieces. Errors: kCancelled after `cancel`; the
-// fabric's errors.
+// Collective. `page`, if not null, shows that this rank waits for the device (unless `on_host`), and for the
+// others after it has done its share. While `join`, which may be null, is not done, its owners share the
+// pieces. Errors: kCancelled after `cancel`; the fabric's errors.
 Result<Validation> Validate(const RunConfig& config, const data::Dataset& dataset, engine::Model* model,
                             const engine::Params& params, fabric::Communicator* comm,
                             const std::atomic<bool>* cancel, agent::TrainerPage* page,
-                            const JoinTransfer* join = nullptr);
+                            const JoinTransfer* join = nullptr, bool on_host = true);
 
 }  // namespace ringmaster::trainer

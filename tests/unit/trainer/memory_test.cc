@@ -56,5 +56,65 @@ TEST(EstimateMemory, CountsBothLimbsOfASum) {
   }
 }
 
+TEST(PredictMemory, EqualsTheEstimateOfTheWholeModel) {
+  for (const engine::ModelKind kind :
+       {engine::ModelKind::kGpt, engine::ModelKind::kMlp, engine::ModelKind::kCnn}) {
+    for (const auto precision : {engine::Precision::kFp32, engine::Precision::kBf16}) {
+      RunConfig config;
+      config.model = {.kind = kind,
+                      .layers = kind == engine::ModelKind::kCnn ? 2 : 5,
+                      .heads = 2,
+                      .width = 24,
+                      .context = 20,
+                      .vocabulary = 300,
+                      .precision = precision,
+                      .max_samples = 7,
+                      .threads = 2};
+      const auto model = engine::CreateModel(config.model).value();
+      const MemoryNeed whole = EstimateMemory(config, *model, true, true);
+      const auto predicted = PredictMemory(config, true, true);
+      ASSERT_TRUE(predicted.ok());
+      EXPECT_EQ(predicted->weights, whole.weights);
+      EXPECT_NEAR(static_cast<double>(predicted->Total()), static_cast<double>(whole.Total()),
+                  0.02 * static_cast<double>(whole.Total()))
+          << predicted->ToString() << "\n"
+          << whole.ToString();
+    }
+  }
+}
+
+TEST(PredictMemory, NeedsNoMemoryForAModelThatDoesNotFit) {
+  RunConfig config;
+  config.model = {.kind = engine::ModelKind::kGpt,
+                  .layers = 1000,
+                  .heads = 8,
+                  .width = 1024,
+                  .context = 128,
+                  .vocabulary = 256,
+                  .max_samples = 64};
+  const auto need = PredictMemory(config, true, true);
+  ASSERT_TRUE(need.ok());
+  EXPECT_GT(need->weights, int64_t{1000} * 12 * 1024 * 1024 * 4);
+  EXPECT_GT(need->activations, int64_t{1000} * 64 * 128 * 1024 * 4 * 10);
+}
+
+TEST(CheckMemory, RefusesWithTheSum) {
+  constexpr int64_t kMib = int64_t{1} << 20;
+  MemoryNeed need;
+  need.weights = 100 * kMib;
+  need.activations = 200 * kMib;
+  EXPECT_TRUE(CheckMemory(need, 3, {.total = 900 * kMib, .available = 300 * kMib}).ok());
+  EXPECT_TRUE(CheckMemory(need, 3, {}).ok()) << "nothing is known";
+  const Status sum = CheckMemory(need, 4, {.total = 1000 * kMib});
+  ASSERT_FALSE(sum.ok());
+  EXPECT_EQ(sum.error().code, Code::kExhausted);
+  EXPECT_NE(sum.error().message.find("4 workers x (weights 100.0"), std::string::npos) << sum.error().message;
+  EXPECT_NE(sum.error().message.find("= 1200.0 MiB are needed and there are 1000.0 MiB"), std::string::npos)
+      << sum.error().message;
+  const Status now = CheckMemory(need, 1, {.total = 1000 * kMib, .available = 299 * kMib});
+  ASSERT_FALSE(now.ok());
+  EXPECT_NE(now.error().message.find("299.0 MiB are available"), std::string::npos) << now.error().message;
+}
+
 }  // namespace
 }  // namespace ringmaster::trainer

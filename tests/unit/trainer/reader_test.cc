@@ -91,6 +91,14 @@ int32_t First(Result<engine::Batch> batch) {
   return batch->tokens[0];
 }
 
+// A text's last chapter does not stand for all of it.
+TEST(MicroBatchReader, ValidationSamplesAreEvenlySpaced) {
+  const Tape tape(30);
+  MicroBatchReader reader(tape, {.max_samples = 1, .validation_stride = 4});
+  reader.Start(Singles(0, 7));
+  for (int32_t p = 0; p < 7; ++p) EXPECT_EQ(First(reader.Next(nullptr, nullptr)), 4 * p);
+}
+
 TEST(TrainingWindows, AreTheMicroBatchesOfOneRankInTheOrderOfTheSteps) {
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     SplitMix64 random(seed);

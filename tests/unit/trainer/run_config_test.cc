@@ -3,7 +3,13 @@
 #include "worker/trainer/run_config.h"
 
 #include <fmt/format.h>
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
+
+#include "tests/temp_folder.h"
+#include "worker/compute/device/build.h"
+#include "worker/compute/device/host_device.h"
+#include "worker/compute/numerics/revision.h"
+#include "worker/trainer/agree.h"
 
 namespace ringmaster::trainer {
 namespace {
@@ -46,6 +52,44 @@ TEST(RunConfig, MissingDataNamesThePath) {
   const auto data = OpenData(&config);
   ASSERT_FALSE(data.ok());
   EXPECT_NE(data.error().message.find("/nowhere/at/all"), std::string::npos);
+}
+
+// With `steps` the manifest is refused; how many steps `epochs` are, only the data says.
+TEST(RunConfig, AWarmUpLongerThanTheEpochsIsRefused) {
+  const TempFolder folder;
+  api::TrainingJob job = Job();
+  api::Training& training = *job.spec.training;
+  training.data.path = folder.Write("a.txt", std::string(1281, 'a'));
+  training.data.validationFraction = "0";
+  training.batch = {4, 4};
+  training.steps = 0;
+  training.epochs = 2;  // of 10 samples: 3 steps each
+  training.optimizer.warmupSteps = 6;
+  auto config = MakeRunConfig(job, 1).value();
+  ASSERT_TRUE(OpenData(&config).ok());
+  training.optimizer.warmupSteps = 7;
+  config = MakeRunConfig(job, 1).value();
+  const auto data = OpenData(&config);
+  ASSERT_FALSE(data.ok());
+  EXPECT_THAT(data.error().message, testing::HasSubstr("warmupSteps: must be at most the 6 steps"));
+}
+
+TEST(RunConfig, NotesThatNothingIsValidated) {
+  const TempFolder folder;
+  api::TrainingJob job = Job();
+  api::Training& training = *job.spec.training;
+  const auto notes = [&](const char* share, int64_t every) {
+    training.data.validationFraction = share;
+    training.validateEverySteps = every;
+    auto config = MakeRunConfig(job, 1).value();
+    const auto data = OpenData(&config).value();
+    return DataNotes(config, *data);
+  };
+  training.data.path = folder.Write("a.txt", std::string(1281, 'a'));
+  EXPECT_THAT(notes("0.05", 0), testing::ElementsAre(testing::HasSubstr("less than one sample")));
+  EXPECT_THAT(notes("0", 1), testing::ElementsAre(testing::HasSubstr("validateEverySteps")));
+  EXPECT_THAT(notes("0", 0), testing::IsEmpty());
+  EXPECT_THAT(notes("0.2", 1), testing::IsEmpty());
 }
 
 TEST(RunConfig, DescriptionsSurviveARoundTrip) {
@@ -107,6 +151,26 @@ TEST(RunConfig, TheFingerprintCoversWhatDeterminesTheBits) {
   other.model.threads = 7;  // neither threads nor the length of the run affect the bits
   other.steps = 1000;
   EXPECT_EQ(Fingerprint(other, layout, 1), base);
+}
+
+// Two builds may add different last bits to the same gradient: the coordinator refuses the smaller group and
+// names the words that differ.
+TEST(RunConfig, MembersShareTheBuildThatComputes) {
+  const auto config = MakeRunConfig(Job(), 1).value();
+  const std::string members = FingerprintOfMembers(config, engine::Layout{});
+  EXPECT_THAT(members, testing::EndsWith(" " + device::BuildOfNumerics()));
+  EXPECT_THAT(members, testing::HasSubstr(fmt::format(" numerics={} ", numerics::kRevision)));
+  EXPECT_THAT(members, testing::ContainsRegex(" onednn=[0-9.]+ libc=[0-9.]+ compiler=[a-z]+-[0-9.]+$"));
+}
+
+TEST(RunConfig, ACheckpointOfAnotherBuildIsNoticed) {
+  const auto device = device::NewHostDevice(1);
+  Json meta = {{"device", DescribeDevice(*device)}};
+  EXPECT_EQ(DifferentBuild(meta), "");
+  meta["device"]["build"] = "numerics=1 onednn=2.6.3";
+  EXPECT_THAT(DifferentBuild(meta), testing::HasSubstr("numerics=1 onednn=2.6.3, this build has numerics="));
+  meta["device"].erase("build");
+  EXPECT_THAT(DifferentBuild(meta), testing::HasSubstr("another revision"));
 }
 
 TEST(RunConfig, MembersShareAlsoWhatMayChangeBetweenRuns) {

@@ -27,6 +27,7 @@
 #include "worker/compute/cuda/runtime/memory.h"
 #include "worker/compute/cuda/runtime/stream.h"
 #include "worker/compute/numerics/exact.h"
+#include "worker/compute/numerics/revision.h"
 
 namespace ringmaster::cuda {
 namespace {
@@ -103,8 +104,9 @@ class CudaDevice final : public device::Device {
   bool OnHost() const override { return false; }
   std::string Description() const override { return "cuda, " + Describe(properties_); }
   std::string Fingerprint() const override {
-    return fmt::format("cuda {} sm_{} CUDA {}", properties_.name, properties_.architecture,
-                       properties_.runtime);
+    // The plugin is a file apart: it may be of another build than the worker.
+    return fmt::format("cuda {} sm_{} CUDA {} numerics={}", properties_.name, properties_.architecture,
+                       properties_.runtime, numerics::kRevision);
   }
   std::string Plan() const override {
     return PlanText{.gemm = gemm_->Choices(), .attention = attention_->Choices()}.Text();

@@ -62,6 +62,11 @@ std::string PluginPath() {
   return Folder() / "libringmaster_cuda.so";
 }
 
+bool MayUseGpu(const std::string& choice) {
+  std::error_code ignored;
+  return choice != "cpu" && std::filesystem::exists(PluginPath(), ignored);
+}
+
 Result<FoundPlugin> FindPlugin(int index) {
   RM_ASSIGN(const Plugin* const plugin, Load(PluginPath()));
   RM_ASSIGN(std::string device, plugin->probe(index));

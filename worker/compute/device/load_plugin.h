@@ -14,6 +14,10 @@ namespace ringmaster::device {
 // code is a part of it.
 std::string PluginPath();
 
+// Whether a worker may use a GPU, decided without touching one: `choice` (spec.training.device) allows it and
+// the plugin exists.
+bool MayUseGpu(const std::string& choice);
+
 struct FoundPlugin {
   const Plugin* plugin;
   std::string device;  // the GPU it uses: "NVIDIA H200, 139.8 GiB"

@@ -4,19 +4,11 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
-#include <system_error>
-
 #include "base/log.h"
 #include "worker/compute/device/host_device.h"
 #include "worker/compute/device/load_plugin.h"
 
 namespace ringmaster::device {
-
-bool MayUseGpu(const std::string& choice) {
-  std::error_code ignored;
-  return choice != "cpu" && std::filesystem::exists(PluginPath(), ignored);
-}
 
 Result<std::unique_ptr<Device>> Open(const Options& options) {
   if (options.choice == "cpu") return NewHostDevice(options.threads);

@@ -21,9 +21,6 @@ struct Options {
   std::string transport = "auto";
 };
 
-// Whether Open may use a GPU, decided without touching one: `choice` allows it and the plugin exists.
-bool MayUseGpu(const std::string& choice);
-
 // Errors: kUnavailable, with the reason and the remedy, when `choice` is "cuda" and no GPU is available.
 Result<std::unique_ptr<Device>> Open(const Options& options);
 

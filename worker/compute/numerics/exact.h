@@ -40,10 +40,6 @@ namespace ringmaster::numerics {
 
 using engine::kBlock;
 
-// Raised whenever equal input gives other bits than before, here or in worker/compute/optimizer. Members of a
-// job must have the same.
-inline constexpr int kRevision = 2;
-
 // Exponent of a block without history: every value except zero overflows.
 inline constexpr int32_t kUnknown = -1000;
 // Maximum of a block that holds a NaN or an infinity.
