@@ -13,6 +13,7 @@
 #include <system_error>
 #include <vector>
 
+#include "base/initial_affinity.h"
 #include "worker/compute/device/load_plugin.h"
 #include "worker/inventory/health.h"
 #include "worker/inventory/inventory.h"
@@ -70,6 +71,7 @@ int Devices(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  ringmaster::RestoreInitialAffinity();
   const std::string_view command = argc > 1 ? argv[1] : "";
   if (command == "agent") return BecomeAgent(argv);
   if (command == "train") return ringmaster::trainer::TrainMain(argc - 1, argv + 1);
