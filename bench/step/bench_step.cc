@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <string>
@@ -106,14 +107,14 @@ Parts Measure(const Case& c, Precision precision, int threads, int rounds) {
 }
 
 // Returns the seconds of a step's products by oneDNN alone, measured before and after ours: per shape the
-// better.
+// better, infinite where oneDNN has no product for this CPU.
 void MeasureRaw(const Case& c, Precision precision, int threads, Operands operands,
                 std::vector<double>& seconds) {
   const std::vector<GemmShape> shapes = ProductsOf(c.config, c.samples);
-  seconds.resize(shapes.size(), std::numeric_limits<double>::max());
+  seconds.resize(shapes.size(), std::numeric_limits<double>::infinity());
   for (size_t i = 0; i < shapes.size(); ++i)
-    seconds[i] = std::min(seconds[i], static_cast<double>(shapes[i].count) *
-                                          RawSeconds(shapes[i], precision, threads, operands));
+    if (const auto one = RawSeconds(shapes[i], precision, threads, operands))
+      seconds[i] = std::min(seconds[i], static_cast<double>(shapes[i].count) * *one);
 }
 
 void ReportShapes(const Case& c, const std::vector<engine::MatmulCost>& ours,
@@ -163,6 +164,7 @@ void Report(const Case& c, Precision precision, int threads, int rounds, bool by
       others * 1e3, parts.optimizer * 1e3, numerics * 1e3, all_reduce * 1e3,
       c.samples * c.config.context / parts.total, rate, rate_of(raw), rate / rate_of(raw), rate_of(of_a_step),
       rate / rate_of(of_a_step));
+  if (std::isinf(raw.front())) fmt::print("oneDNN has no such products for this CPU\n");
   if (by_shape) ReportShapes(c, parts.matmuls, of_a_step);
 }
 

@@ -48,7 +48,9 @@ std::vector<GemmShape> ProductsOf(const engine::ModelConfig& config, int samples
   return out;
 }
 
-double RawSeconds(const GemmShape& s, engine::Precision precision, int threads, Operands operands) {
+namespace {
+
+double Measured(const GemmShape& s, engine::Precision precision, int threads, Operands operands) {
   using Memory = dnnl::memory;
   omp_set_num_threads(threads);
   const bool bf16 = precision == engine::Precision::kBf16;
@@ -85,6 +87,17 @@ double RawSeconds(const GemmShape& s, engine::Precision precision, int threads, 
                                  s.b_transposed ? s.k : s.n, 0.0f, c[set].data(), s.n);
                     }));
   return best;
+}
+
+}  // namespace
+
+std::optional<double> RawSeconds(const GemmShape& shape, engine::Precision precision, int threads,
+                                 Operands operands) {
+  try {
+    return Measured(shape, precision, threads, operands);
+  } catch (const dnnl::error&) {  // no implementation for this CPU
+    return std::nullopt;
+  }
 }
 
 }  // namespace ringmaster::bench

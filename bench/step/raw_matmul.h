@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "worker/compute/engine/model.h"
@@ -28,7 +29,9 @@ std::vector<GemmShape> ProductsOf(const engine::ModelConfig& config, int samples
 // of a step's layers, which come from memory as in a step.
 enum class Operands { kTheSame, kOfAStep };
 
-// Returns the seconds of one product by oneDNN on `threads` threads.
-double RawSeconds(const GemmShape& shape, engine::Precision precision, int threads, Operands operands);
+// Returns the seconds of one product by oneDNN on `threads` threads; nullopt if oneDNN has none for this CPU,
+// as for bf16 without AVX-512.
+std::optional<double> RawSeconds(const GemmShape& shape, engine::Precision precision, int threads,
+                                 Operands operands);
 
 }  // namespace ringmaster::bench
