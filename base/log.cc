@@ -6,6 +6,7 @@
 #include <spdlog/formatter.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -90,6 +91,19 @@ class JsonFormatter final : public spdlog::formatter {
   const std::string name_;
 };
 
+// A terminal obeys control characters in what programs printed, which errors quote.
+std::string WithoutControls(std::string_view line) {
+  std::string plain;
+  for (const char c : line) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f)
+      plain += fmt::format("\\x{:02x}", byte);
+    else
+      plain += c;
+  }
+  return plain;
+}
+
 }  // namespace
 
 std::string ToJsonMembers(std::string_view line) {
@@ -122,7 +136,9 @@ void Init(const std::string& name) { Logger().set_pattern("%Y-%m-%dT%H:%M:%S.%e 
 void InitJson(const std::string& name) { Logger().set_formatter(std::make_unique<JsonFormatter>(name)); }
 
 void Write(Level level, std::string_view line) {
-  Logger().log(ToSpd(level), spdlog::string_view_t(line.data(), line.size()));
+  static const bool terminal = ::isatty(STDERR_FILENO) == 1;
+  const std::string plain = terminal ? WithoutControls(line) : std::string(line);
+  Logger().log(ToSpd(level), spdlog::string_view_t(plain.data(), plain.size()));
 }
 
 bool Enabled(Level level) { return Logger().should_log(ToSpd(level)); }

@@ -12,16 +12,17 @@
 #include "cli/command.h"
 #include "cli/convert/convert.h"
 #include "cli/manifest.h"
+#include "cli/write_text.h"
 
 namespace ringmaster::cli {
 namespace {
 
-void Print(const std::string& file, const convert::Converted& converted) {
+void PrintRemarks(const std::string& file, const convert::Converted& converted) {
   for (const convert::Remark& remark : converted.remarks) {
     const std::string place =
         remark.mark.line > 0 ? fmt::format("{}:{}:{}", file, remark.mark.line, remark.mark.column) : file;
-    std::fprintf(stderr, "%s: %s: %s%s%s\n", place.c_str(), remark.refused ? "error" : "note",
-                 remark.path.c_str(), remark.path.empty() ? "" : ": ", remark.message.c_str());
+    Print(stderr, "{}: {}: {}{}{}\n", place, remark.refused ? "error" : "note", remark.path,
+          remark.path.empty() ? "" : ": ", remark.message);
   }
 }
 
@@ -31,9 +32,9 @@ int Convert(const std::string& file) {
   int jobs = 0;
   bool refused = false;
   for (const convert::Converted& converted : convert::ConvertManifests(*text)) {
-    Print(file, converted);
+    PrintRemarks(file, converted);
     if (!converted.job.is_null()) {
-      std::printf("%s%s", jobs++ == 0 ? "" : "---\n", api::YamlText(converted.job).c_str());
+      Print(stdout, "{}{}", jobs++ == 0 ? "" : "---\n", api::YamlText(converted.job));
       continue;
     }
     for (const convert::Remark& remark : converted.remarks) refused = refused || remark.refused;

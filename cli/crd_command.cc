@@ -10,6 +10,7 @@
 #include "api/crd.h"
 #include "api/load.h"
 #include "cli/command.h"
+#include "cli/write_text.h"
 
 namespace ringmaster::cli {
 
@@ -24,7 +25,7 @@ void AddCrd(CLI::App& app, int& exit_code) {
       for (const api::ReferencePage& page : api::ReferencePages())
         text += (text.empty() ? "" : "\n") + page.text;
     }
-    std::fputs(text.c_str(), stdout);
+    WriteText(stdout, text);
     exit_code = kSucceeded;
   });
 }

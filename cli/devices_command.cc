@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "cli/command.h"
+#include "cli/write_text.h"
 #include "worker/compute/device/load_plugin.h"
 #include "worker/inventory/health.h"
 
@@ -28,14 +29,13 @@ void AddDevices(CLI::App& app, int& exit_code) {
     inventory::Inventory found = inventory::Collect();
     if (*health) {
       const std::vector<inventory::Finding> findings = inventory::CheckHealth(found);
-      std::fputs((*json ? inventory::HealthJson(findings) : inventory::HealthTable(findings)).c_str(),
-                 stdout);
+      WriteText(stdout, *json ? inventory::HealthJson(findings) : inventory::HealthTable(findings));
       exit_code = inventory::Healthy(findings) ? kSucceeded : kFailed;
       return;
     }
     found.notes.push_back("training.device auto selects " + device::DescribeAutoDevice());
     const std::string text = *json ? inventory::ToJsonText(found) : inventory::ToTable(found);
-    std::fputs(text.c_str(), stdout);
+    WriteText(stdout, text);
     exit_code = kSucceeded;
   });
 }

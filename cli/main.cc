@@ -10,13 +10,15 @@
 #include <string>
 #include <string_view>
 
+#include "base/initial_affinity.h"
 #include "base/log.h"
 #include "cli/command.h"
+#include "cli/write_text.h"
 
 namespace ringmaster::cli {
 
 int Refuse(const Error& error) {
-  std::fprintf(stderr, "ringmaster: %s\n", error.message.c_str());
+  Print(stderr, "ringmaster: {}\n", error.message);
   return kBadInput;
 }
 
@@ -87,4 +89,7 @@ int Main(int argc, char** argv) {
 
 }  // namespace ringmaster::cli
 
-int main(int argc, char** argv) { return ringmaster::cli::Main(argc, argv); }
+int main(int argc, char** argv) {
+  ringmaster::RestoreInitialAffinity();
+  return ringmaster::cli::Main(argc, argv);
+}

@@ -61,7 +61,7 @@ Result<std::vector<api::TrainingJob>> LoadManifests(const std::string& file) {
 }
 
 Result<api::TrainingJob> LoadManifest(const std::string& file, const Sets& sets, int workers) {
-  auto text = ReadFile(file, kMaxManifestBytes);
+  auto text = ReadFile(file == "-" ? "/dev/stdin" : file, kMaxManifestBytes);
   if (!text.ok())
     return Error{text.error().code, text.error().message + "; give the path of a TrainingJob manifest"};
   api::Loaded loaded = api::LoadYaml(*text, sets);

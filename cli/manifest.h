@@ -18,9 +18,9 @@ using Sets = std::vector<std::pair<std::string, std::string>>;
 // Splits "spec.path=value". Errors: kInvalid when the path or the '=' is missing.
 Result<std::pair<std::string, std::string>> ParseSet(const std::string& text);
 
-// Reads, decodes and validates a manifest. The error lists every problem, one per line, as
-// FILE:LINE:COLUMN: path: what. `workers` > 0 is the value of --workers: it sets replicas, and widens min and
-// max just enough to allow that number.
+// Reads, decodes and validates a manifest; "-" is standard input. The error lists every problem, one per
+// line, as FILE:LINE:COLUMN: path: what. `workers` > 0 is the value of --workers: it sets replicas, and
+// widens min and max just enough to allow that number.
 Result<api::TrainingJob> LoadManifest(const std::string& file, const Sets& sets, int workers);
 
 // Reads and validates all manifests of a file; "-" is standard input. The error is that of LoadManifest.

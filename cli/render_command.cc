@@ -19,6 +19,7 @@
 #include "cli/cluster/cluster.h"
 #include "cli/command.h"
 #include "cli/manifest.h"
+#include "cli/write_text.h"
 #include "operator/wiring/wiring.h"
 
 namespace ringmaster::cli {
@@ -95,8 +96,8 @@ Status Render(RenderFlags flags) {
   std::sort(flags.context.excluded_nodes.begin(), flags.context.excluded_nodes.end());
 
   for (const std::string& warning : wiring::TemplateWarnings(job))
-    std::fprintf(stderr, "ringmaster: warning: %s\n", warning.c_str());
-  const auto print = [](const Json& object) { std::printf("---\n%s", api::YamlText(object).c_str()); };
+    Print(stderr, "ringmaster: warning: {}\n", warning);
+  const auto print = [](const Json& object) { Print(stdout, "---\n{}", api::YamlText(object)); };
   for (const Json& object : wiring::ObjectsOf(job, flags.uid, flags.context)) print(object);
   for (const int32_t rank : ranks) print(wiring::PodOf(job, flags.uid, rank, flags.context));
   return Ok();
@@ -117,7 +118,8 @@ void AddRender(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("render", "Print what the operator would create for a job");
   command
       ->add_option("FILE_OR_JOB", flags->file,
-                   "Manifest (YAML or JSON); if there is no such file, the name of a job on a cluster")
+                   "Manifest (YAML or JSON), - for standard input; if there is no such file, the name of a "
+                   "job on a cluster")
       ->required();
   command
       ->add_option("--set", flags->sets, "spec.path=value: replace a field of the manifest; may be repeated")

@@ -18,6 +18,7 @@
 #include "cli/run/signals.h"
 #include "cli/ui/folder_feed.h"
 #include "cli/ui/page_server.h"
+#include "cli/write_text.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -72,7 +73,7 @@ Result<int> ServePage(const UiFlags& flags) {
   RM_ASSIGN(const auto server, PageServer::Start(address, *served.feed));
   std::string url = server->url();
   if (!served.query.empty()) url += (url.find('?') == std::string::npos ? "?" : "&") + served.query;
-  std::printf("page: %s (Ctrl-C ends it)\n", url.c_str());
+  Print(stdout, "page: {} (Ctrl-C ends it)\n", url);
   std::fflush(stdout);
   pollfd wait{signals.fd(), POLLIN, 0};
   while (!signals.Next()) ::poll(&wait, 1, -1);

@@ -9,6 +9,7 @@
 
 #include "cli/command.h"
 #include "cli/manifest.h"
+#include "cli/write_text.h"
 
 namespace ringmaster::cli {
 
@@ -29,8 +30,7 @@ void AddValidate(CLI::App& app, int& exit_code) {
         exit_code = Refuse(jobs.error());
         continue;
       }
-      for (const api::TrainingJob& job : *jobs)
-        std::printf("%s: ok (%s)\n", file.c_str(), job.metadata.name.c_str());
+      for (const api::TrainingJob& job : *jobs) Print(stdout, "{}: ok ({})\n", file, job.metadata.name);
     }
   });
 }

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "cli/command.h"
+#include "cli/write_text.h"
 
 namespace ringmaster::cli {
 
@@ -13,7 +14,7 @@ void AddVersion(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("version", "Print the version and exit");
   command->footer("Example:\n  ringmaster version");
   command->callback([&exit_code] {
-    std::printf("%s\n", VersionText());
+    Print(stdout, "{}\n", VersionText());
     exit_code = kSucceeded;
   });
 }

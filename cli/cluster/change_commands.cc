@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "cli/cluster/cluster.h"
 #include "cli/command.h"
+#include "cli/write_text.h"
 #include "operator/kube/backend/resources.h"
 
 namespace ringmaster::cli {
@@ -37,8 +38,7 @@ Status Scale(const ChangeFlags& flags) {
                  fmt::format("{}/{} may have {} to {} workers (spec.workers.min and max), not {}",
                              cluster->space(), name, least, most, flags.replicas)};
   RM_TRY(cluster->MergePatch(kube::kJobs, name, "scale", {{"spec", {{"replicas", flags.replicas}}}}));
-  std::printf("%s/%s: from %lld to %d workers\n", cluster->space().c_str(), name.c_str(),
-              static_cast<long long>(before), flags.replicas);
+  Print(stdout, "{}/{}: from {} to {} workers\n", cluster->space(), name, before, flags.replicas);
   return Ok();
 }
 
@@ -56,7 +56,7 @@ Status Suspend(const ChangeFlags& flags, bool suspend) {
     what = suspend ? "is suspended already" : "is not suspended";
   else if (!suspend)
     what = "resuming: a new attempt continues from the checkpoint";
-  std::printf("%s/%s: %s\n", cluster->space().c_str(), name.c_str(), what);
+  Print(stdout, "{}/{}: {}\n", cluster->space(), name, what);
   return Ok();
 }
 

@@ -12,6 +12,7 @@
 #include "cli/cluster/diagnosis.h"
 #include "cli/command.h"
 #include "cli/ui/plain_text.h"
+#include "cli/write_text.h"
 #include "operator/kube/backend/resources.h"
 
 namespace ringmaster::cli {
@@ -76,7 +77,7 @@ void AddDiagnose(CLI::App& app, int& exit_code) {
     }
     const std::vector<Check> checks = Diagnose(*evidence, kube::WallNow());
     // Any user of the namespace can put escape sequences into a message.
-    std::fputs(PlainText(DiagnosisText(checks)).c_str(), stdout);
+    WriteText(stdout, PlainText(DiagnosisText(checks)));
     const auto failed = [](const Check& check) { return check.result == CheckResult::kFail; };
     exit_code = std::any_of(checks.begin(), checks.end(), failed) ? kFailed : kSucceeded;
   });

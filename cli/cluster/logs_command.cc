@@ -16,7 +16,7 @@
 #include "cli/cluster/log_merge.h"
 #include "cli/cluster/status_screen.h"
 #include "cli/command.h"
-#include "cli/ui/plain_text.h"
+#include "cli/write_text.h"
 #include "operator/wiring/names.h"
 
 namespace ringmaster::cli {
@@ -41,12 +41,6 @@ struct Source {
   std::string name;
   Cluster::Container container;
 };
-
-// Returns a text of the cluster for stdout. A terminal obeys escape sequences that a worker or a user of the
-// namespace chose, so it gets only their colours; a file or a program gets every byte.
-std::string Shown(std::string_view text) {
-  return ::isatty(STDOUT_FILENO) == 1 ? TerminalText(text) : std::string(text);
-}
 
 // Returns the containers of the requested ranks of an attempt. The name of a rank with one container is its
 // number, or ps-0 for a pod of the role ps.
@@ -74,7 +68,7 @@ std::vector<Source> SourcesOf(const std::vector<Json>& pods, const LogsFlags& fl
 void PrintRootCause(Cluster& cluster, const Json& job, const std::vector<Json>& pods, int64_t tail) {
   const std::string failure = LastFailureText(job, kube::WallNow());
   if (failure.empty()) return;
-  std::printf("== last failure: %s\n", Shown(failure).c_str());
+  Print(stdout, "== last failure: {}\n", failure);
   const std::string culprit(Text(Child(Child(job, "status"), "lastFailure"), "pod"));
   std::vector<Cluster::Container> containers;
   for (const Json& pod : pods)
@@ -83,8 +77,8 @@ void PrintRootCause(Cluster& cluster, const Json& job, const std::vector<Json>& 
         containers.push_back({culprit, std::string(Text(container, "name"))});
   for (const auto& text : cluster.Logs(containers, tail))
     if (text.ok() && !text->empty())
-      std::printf("== log of %s\n%s", culprit.c_str(), Shown(MergeLogs({{culprit, *text}})).c_str());
-  std::printf("== ranks\n");
+      Print(stdout, "== log of {}\n{}", culprit, MergeLogs({{culprit, *text}}));
+  WriteText(stdout, "== ranks\n");
 }
 
 Status PrintOnce(Cluster& cluster, const std::vector<Source>& sources, int64_t tail) {
@@ -96,12 +90,11 @@ Status PrintOnce(Cluster& cluster, const std::vector<Source>& sources, int64_t t
     if (texts[i].ok())
       logs.push_back({sources[i].name, *std::move(texts[i])});
     else
-      std::fprintf(stderr, "ringmaster: no log of %s: %s\n", containers[i].pod.c_str(),
-                   texts[i].error().message.c_str());
+      Print(stderr, "ringmaster: no log of {}: {}\n", containers[i].pod, texts[i].error().message);
   }
   if (logs.empty() && !sources.empty())
     return Error{Code::kUnavailable, "no log can be read; the workers may not have started yet"};
-  std::fputs(Shown(MergeLogs(logs)).c_str(), stdout);
+  WriteText(stdout, MergeLogs(logs));
   return Ok();
 }
 
@@ -114,17 +107,16 @@ Status Follow(Cluster& cluster, const std::vector<Source>& sources, int64_t tail
   for (const Source& source : sources) {
     kube::StreamHandlers handlers;
     handlers.on_line = [&output, name = source.name](std::string_view line) {
-      const std::string text = Shown(WithoutTime(line));
       MutexLock lock(output);
-      std::printf("[%s] %s\n", name.c_str(), text.c_str());
+      Print(stdout, "[{}] {}\n", name, WithoutTime(line));
       std::fflush(stdout);
     };
     handlers.on_end = [&ended, &output,
                        pod = source.container.pod](const Result<kube::HttpResponse>& result) {
       if (!result.ok() || result->status >= 300) {
         MutexLock lock(output);
-        std::fprintf(stderr, "ringmaster: log of %s: %s\n", pod.c_str(),
-                     result.ok() ? result->body.c_str() : result.error().message.c_str());
+        Print(stderr, "ringmaster: log of {}: {}\n", pod,
+              result.ok() ? result->body : result.error().message);
       }
       const uint64_t one = 1;
       [[maybe_unused]] const ssize_t put = ::write(ended.get(), &one, sizeof one);

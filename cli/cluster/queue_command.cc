@@ -14,6 +14,7 @@
 #include "cli/cluster/job_page.h"
 #include "cli/cluster/queue_screen.h"
 #include "cli/command.h"
+#include "cli/write_text.h"
 #include "operator/kube/backend/resources.h"
 
 namespace ringmaster::cli {
@@ -44,18 +45,18 @@ Status ShowQueue(const QueueFlags& flags) {
   if (classes.ok()) known = std::move(classes).value();
   const std::vector<QueueRow> rows = QueueOf(*jobs, known);
   const std::string screen = QueueScreen(rows, flags.all ? "" : cluster->space(), kube::WallNow());
-  std::fputs(screen.c_str(), stdout);
+  WriteText(stdout, screen);
   if (SharesDecide(rows))
-    fmt::print(stderr,
-               "a position is a range where jobs of one priority are of several namespaces: those of a "
-               "namespace that "
-               "uses less of the cluster for its weight start earlier\n");
+    Print(stderr,
+          "a position is a range where jobs of one priority are of several namespaces: those of a "
+          "namespace that "
+          "uses less of the cluster for its weight start earlier\n");
   if (partly)
-    fmt::print(stderr, "positions count only the jobs of namespace {}: you may not list those of others\n",
-               cluster->space());
+    Print(stderr, "positions count only the jobs of namespace {}: you may not list those of others\n",
+          cluster->space());
   if (!known)
-    fmt::print(stderr, "positions are those of jobs of one priority: PriorityClasses cannot be read ({})\n",
-               classes.error().message);
+    Print(stderr, "positions are those of jobs of one priority: PriorityClasses cannot be read ({})\n",
+          classes.error().message);
   return Ok();
 }
 

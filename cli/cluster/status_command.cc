@@ -21,6 +21,7 @@
 #include "cli/history/busy_windows.h"
 #include "cli/plot/live_screen.h"
 #include "cli/ui/plain_text.h"
+#include "cli/write_text.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -107,7 +108,7 @@ Result<int> WatchStatus(const StatusFlags& flags) {
       std::string line = fmt::format("{}  step {} of {}  {} of {} workers{}", screen.title, screen.step,
                                      screen.total_steps, screen.workers_alive, screen.workers_wanted,
                                      screen.loss.empty() ? "" : "  loss " + screen.loss);
-      if (line != printed) std::printf("%s\n", line.c_str());
+      if (line != printed) Print(stdout, "{}\n", line);
       std::fflush(stdout);
       printed = std::move(line);
     }
@@ -130,7 +131,7 @@ Result<int> ShowStatus(const StatusFlags& flags) {
   if (!job.ok()) return job.error();
   RM_ASSIGN(const std::vector<Json> pods, ReadPods(*cluster, name));
   const LoggedMemberships memberships = ReadMemberships(*cluster, *job, pods);
-  std::fputs(StatusScreen(PlainTexts(*job), pods, memberships, kube::WallNow()).c_str(), stdout);
+  WriteText(stdout, StatusScreen(PlainTexts(*job), pods, memberships, kube::WallNow()));
   if (flags.wait_seconds == 0 || IsTrue(*job, "Succeeded")) return static_cast<int>(kSucceeded);
   return IsTrue(*job, "Failed") ? static_cast<int>(kFailed) : kNotEnded;
 }

@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "cli/plot/scale.h"
+#include "cli/write_text.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -147,7 +148,11 @@ void ScreenPainter::Clear() {
 // Overwrites line by line instead of clearing first, so that nothing flickers.
 void ScreenPainter::Paint(const std::vector<std::string>& lines) {
   if (drawn_ > 0) std::printf("\x1b[%zuA", drawn_);
-  for (const std::string& line : lines) std::printf("\r%s\x1b[K\n", line.c_str());
+  for (const std::string& line : lines) {
+    std::string shown = TextFor(stdout, line);
+    std::ranges::replace(shown, '\n', ' ');  // of a foreign text; the screen counts its lines
+    std::printf("\r%s\x1b[K\n", shown.c_str());
+  }
   if (lines.size() < drawn_) std::printf("\x1b[J");
   drawn_ = lines.size();
   std::fflush(stdout);
@@ -155,7 +160,7 @@ void ScreenPainter::Paint(const std::vector<std::string>& lines) {
 
 void ScreenPainter::Say(std::string_view line) {
   Clear();
-  std::printf("%.*s\n", static_cast<int>(line.size()), line.data());
+  Print(stdout, "{}\n", line);
   std::fflush(stdout);
 }
 

@@ -17,6 +17,7 @@
 #include "cli/plot/chart.h"
 #include "cli/plot/png_library.h"
 #include "cli/plot/text_chart.h"
+#include "cli/write_text.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -41,7 +42,7 @@ Status CheckTarget(const std::string& to) {
 }
 
 // Does not use WriteFileAtomic: the target may be /dev/stdout or a pipe.
-Status WriteText(const std::string& path, const std::string& text) {
+Status WriteTextFile(const std::string& path, const std::string& text) {
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file << text << std::flush;
   if (!file) return ErrnoError("write " + path, errno);
@@ -57,12 +58,12 @@ Status Plot(const PlotFlags& flags) {
     runs.push_back(std::move(run));
   }
   if (flags.to.empty()) {
-    std::fputs(TextChart(runs, part, StdoutTraits()).c_str(), stdout);
+    WriteText(stdout, TextChart(runs, part, StdoutTraits()));
     return Ok();
   }
   const Picture picture = DrawChart(runs, part);
   if (flags.to.ends_with(".png")) return WritePng(picture, flags.to);
-  return WriteText(flags.to, ToSvg(picture));
+  return WriteTextFile(flags.to, ToSvg(picture));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <cstdio>
 
 #include "cli/plot/terminal.h"
+#include "cli/write_text.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -57,12 +58,13 @@ void ProgressBar::Run() {
     if (now < next) continue;
     const int percent = counter_.Percent();
     if (terminal_) {
-      std::fprintf(stderr, "\r%s\x1b[K",
-                   ProgressBarText(title_, percent, now - began_, StderrColumns() - 1).c_str());
+      std::fprintf(
+          stderr, "\r%s\x1b[K",
+          TextFor(stderr, ProgressBarText(title_, percent, now - began_, StderrColumns() - 1)).c_str());
     } else if (percent < 0) {
-      std::fprintf(stderr, "%s: %.0f s\n", title_.c_str(), ToSeconds(now - began_));
+      Print(stderr, "{}: {:.0f} s\n", title_, ToSeconds(now - began_));
     } else {
-      std::fprintf(stderr, "%s: %d %%, %.0f s\n", title_.c_str(), percent, ToSeconds(now - began_));
+      Print(stderr, "{}: {} %, {:.0f} s\n", title_, percent, ToSeconds(now - began_));
     }
     std::fflush(stderr);
     shown = true;

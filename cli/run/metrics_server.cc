@@ -10,6 +10,7 @@
 #include <map>
 #include <optional>
 
+#include "cli/ui/page_guard.h"
 #include "operator/core/status.h"
 #include "operator/serve/metrics_handler.h"
 
@@ -55,7 +56,13 @@ Result<std::unique_ptr<MetricsServer>> MetricsServer::Start(const std::string& a
   http::ServerOptions options;
   options.host = parsed.host;
   options.port = parsed.port;
-  auto started = http::Server::Start(options, serve::MetricsHandler(server->metrics_, nullptr));
+  // Without this check a web site could read the metrics through a browser of this machine (DNS rebinding).
+  auto started = http::Server::Start(options, [handler = serve::MetricsHandler(server->metrics_, nullptr)](
+                                                  const http::Request& request, http::Responder reply) {
+    Admission admission = Admit({}, request);
+    if (admission.kind == Admission::Kind::kServe) return handler(request, std::move(reply));
+    reply(std::move(admission.response));
+  });
   if (!started.ok()) return started.error().In("--metrics-address");
   server->server_ = std::move(*started);
   return server;

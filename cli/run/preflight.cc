@@ -9,7 +9,10 @@
 #include "api/launch.h"
 #include "cli/plot/progress_bar.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/compute/device/load_plugin.h"
 #include "worker/compute/engine/model.h"
+#include "worker/inventory/inventory.h"
+#include "worker/trainer/memory.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -70,6 +73,14 @@ Result<RunPlan> MakePlan(api::TrainingJob job, const std::string& checkpoint_fol
     dataset = trainer::OpenData(&plan.config, bar.counter());
   }
   if (!dataset.ok()) return dataset.error();
+  for (std::string& note : trainer::DataNotes(plan.config, **dataset)) plan.notes.push_back(std::move(note));
+  if (const auto need = trainer::PredictMemory(plan.config, !device::MayUseGpu(plan.config.device), false);
+      need.ok()) {
+    const inventory::Memory memory = inventory::ReadMemory("");
+    RM_TRY(trainer::CheckMemory(
+        *need, job.spec.workers.replicas * api::ProgramsPerWorker(job.spec),
+        {.total = memory.limit_bytes > 0 ? memory.limit_bytes : memory.total_bytes, .available = 0}));
+  }
   engine::ModelConfig small = plan.config.model;
   small.max_samples = 1;  // saves memory for activations; the layout does not depend on it
   auto model = engine::CreateModel(small);

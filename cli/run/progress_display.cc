@@ -9,6 +9,7 @@
 #include <cstdio>
 
 #include "cli/history/step_history.h"
+#include "cli/write_text.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -71,7 +72,7 @@ void ProgressDisplay::Step(const rendezvous::StepRecord& record, double monotoni
   if (style_ != ProgressStyle::kJson) return;
   std::string line = FullStepLine(record);
   line.pop_back();
-  std::printf("%s,\"monotonicSeconds\":%.6f}\n", line.c_str(), monotonic_seconds);
+  Print(stdout, "{},\"monotonicSeconds\":{:.6f}}}\n", line, monotonic_seconds);
   std::fflush(stdout);
 }
 
@@ -93,7 +94,7 @@ void ProgressDisplay::Draw() {
     painter_.Paint(lines);
     painted_ = std::move(lines);
   } else if (style_ == ProgressStyle::kPlain) {
-    std::printf("%s\n", FormatPlain(state_).c_str());
+    Print(stdout, "{}\n", FormatPlain(state_));
   }
   std::fflush(stdout);
 }

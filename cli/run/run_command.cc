@@ -60,8 +60,16 @@ Result<RunOptions> Parse(const Flags& flags) {
   options.tensorboard = flags.tensorboard;
   const std::string tracking_uri = Variable("MLFLOW_TRACKING_URI");
   options.mlflow_uri = flags.mlflow.empty() ? tracking_uri : flags.mlflow;
-  if (!options.mlflow_uri.empty())
-    RM_TRY(CheckMlflowUri(flags.mlflow.empty() ? "MLFLOW_TRACKING_URI" : "--mlflow", options.mlflow_uri));
+  if (!flags.mlflow.empty()) {
+    RM_TRY(CheckMlflowUri("--mlflow", options.mlflow_uri));
+  } else if (!tracking_uri.empty()) {
+    // Other programs share the variable: it may name a folder, a database or a service.
+    const Status server = CheckMlflowUri("MLFLOW_TRACKING_URI", tracking_uri);
+    if (!server.ok()) {
+      options.mlflow_uri.clear();
+      options.notes.push_back(server.error().message + "; nothing is uploaded");
+    }
+  }
   options.mlflow_token = Variable("MLFLOW_TRACKING_TOKEN");
   options.mlflow_experiment = Variable("MLFLOW_EXPERIMENT_NAME");
   options.metrics_address = flags.metrics_address;
@@ -79,6 +87,7 @@ Result<std::unique_ptr<Session>> Prepare(const RunOptions& options) {
   const std::string out = OutputFolderOf(job, options.out);
   const OutputPaths paths = PathsIn(out, job.spec.checkpoint.path.empty() ? "" : job.spec.checkpoint.path);
   RM_ASSIGN(RunPlan plan, MakePlan(std::move(job), paths.checkpoints));
+  plan.notes.insert(plan.notes.end(), options.notes.begin(), options.notes.end());
   int64_t resume_step = 0;
   if (!options.fresh && plan.programs) {
     // Where the programs continue is their own matter: metrics that are there stay.
@@ -90,7 +99,6 @@ Result<std::unique_ptr<Session>> Prepare(const RunOptions& options) {
   absolute.checkpoints = plan.job.spec.checkpoint.path;
   const int64_t needed = plan.checkpoint_bytes * (plan.config.checkpoint_keep + 1);
   RM_ASSIGN(OutputFolder folder, OutputFolder::Open(absolute, needed));
-  if (options.fresh) RM_TRY(folder.Clean());
   return Session::Create(options, std::move(plan), std::move(folder), resume_step);
 }
 
@@ -120,7 +128,8 @@ void AddRun(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("run", "Train a job on this machine, or continue an earlier run");
   command->formatter(std::make_shared<RunFormatter>(app.get_formatter()->get_column_width()));
   // Not ->required(): after `--ui` the parser takes FILE for the address of the page; Run sorts that out.
-  command->add_option("FILE", flags->file, "TrainingJob manifest (YAML or JSON)")->type_name("TEXT REQUIRED");
+  command->add_option("FILE", flags->file, "TrainingJob manifest (YAML or JSON), - for standard input")
+      ->type_name("TEXT REQUIRED");
   command->add_option("--workers", flags->workers, "Number of workers; overrides spec.workers.replicas")
       ->check(CLI::Range(1, 100'000));
   command->add_option("--out", flags->out, "Output folder (default: ringmaster-out/<job name>)");

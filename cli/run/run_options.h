@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/manifest.h"
 #include "cli/run/chaos.h"
@@ -22,11 +23,12 @@ struct RunOptions {
   ChaosOptions chaos;
   ProgressStyle progress = ProgressStyle::kPlain;
   bool tensorboard = false;
-  std::string mlflow_uri;         // empty: nothing is uploaded
-  std::string mlflow_token;       // must not be logged
-  std::string mlflow_experiment;  // empty: the name of the job
-  std::string metrics_address;    // HOST:PORT; empty: no metrics are served
-  std::optional<PageAddress> ui;  // serve the live page there
+  std::string mlflow_uri;          // empty: nothing is uploaded
+  std::string mlflow_token;        // must not be logged
+  std::string mlflow_experiment;   // empty: the name of the job
+  std::string metrics_address;     // HOST:PORT; empty: no metrics are served
+  std::optional<PageAddress> ui;   // serve the live page there
+  std::vector<std::string> notes;  // about the environment, for users
 };
 
 }  // namespace ringmaster::cli

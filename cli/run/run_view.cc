@@ -10,6 +10,7 @@
 #include <cstdio>
 
 #include "cli/history/step_history.h"
+#include "cli/write_text.h"
 #include "worker/trainer/run_config.h"
 
 namespace ringmaster::cli {
@@ -285,7 +286,7 @@ Status RunView::Finish(const std::string& phase, const std::string& message) {
   }
   events_->Write(PlainEvent(phase == "Failed", phase, message));
   const Status written = WriteSummary(paths_.summary, summary);
-  if (human_output_) std::fputs(SummaryText(summary, paths_.folder).c_str(), stdout);
+  if (human_output_) WriteText(stdout, SummaryText(summary, paths_.folder));
   std::fflush(stdout);
   if (!left.ok()) return left.error();
   return written;

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <thread>
 
@@ -28,9 +29,11 @@
 #include "cli/track/mlflow_thread.h"
 #include "cli/ui/folder_feed.h"
 #include "cli/ui/page_server.h"
+#include "cli/write_text.h"
 #include "operator/control/loop.h"
 #include "operator/local/local_backend.h"
 #include "rendezvous/server.h"
+#include "worker/inventory/inventory.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -50,8 +53,11 @@ Result<std::string> ProgramNextToThis(const char* name) {
 }
 
 // Divides the CPUs among the workers. The number of threads does not change the bits.
-int ThreadsPerWorker(int workers) {
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / std::max(1, workers));
+// Returns what the environment says, or this process's share of the machine divided by the workers.
+std::string ThreadsPerWorker(int workers) {
+  if (const char* const given = std::getenv("RINGMASTER_THREADS"); given != nullptr && *given != '\0')
+    return given;
+  return std::to_string(std::max(1, inventory::UsableCpus(inventory::ReadCpu("")) / std::max(1, workers)));
 }
 
 // On one machine, "auto" means shared memory: it reaches every worker, and a network transport would need
@@ -82,12 +88,15 @@ class Session::Impl {
     if (!options_.metrics_address.empty()) {
       RM_ASSIGN(metrics_, MetricsServer::Start(options_.metrics_address));
     }
-    RM_ASSIGN(view_, RunView::Create(plan_, folder_.paths(), resume_step, options_));
-    if (metrics_) view_->Announce(false, "MetricsServed", "metrics: " + metrics_->Url());
-    RM_TRY(StartMlflow(resume_step));
     RM_TRY(StartPage());
     RM_TRY(StartServer());
     RM_TRY(StartBackend());
+    // Everything that may refuse the start has passed: from here on the files of an earlier run change.
+    if (options_.fresh) RM_TRY(folder_.Clean());
+    RM_ASSIGN(view_, RunView::Create(plan_, folder_.paths(), resume_step, options_));
+    RM_TRY(StartMlflow(resume_step));
+    if (metrics_) view_->Announce(false, "MetricsServed", "metrics: " + metrics_->Url());
+    if (page_) Print(stderr, "page: {}\n", page_->url());
     folder_.Keep();
     return Ok();
   }
@@ -139,15 +148,13 @@ class Session::Impl {
     const bool complete = mlflow_->Finish(end, kMlflowGrace);
     mlflow_.reset();
     if (!complete)
-      std::fprintf(stderr,
-                   "ringmaster: MLflow does not have the whole run; the same command uploads the rest\n");
+      Print(stderr, "ringmaster: MLflow does not have the whole run; the same command uploads the rest\n");
   }
 
   Status StartPage() {
     if (!options_.ui) return Ok();
-    RM_ASSIGN(feed_, FolderFeed::Open(folder_.paths().folder));
+    RM_ASSIGN(feed_, FolderFeed::OpenEarly(folder_.paths().folder));
     RM_ASSIGN(page_, PageServer::Start(*options_.ui, *feed_));
-    std::fprintf(stderr, "page: %s\n", page_->url().c_str());
     return Ok();
   }
 
@@ -224,7 +231,7 @@ class Session::Impl {
     options.environment.coordinator = "127.0.0.1:" + std::to_string(server_->port());
     options.environment.secret_file = run_folder_->secret_file();
     options.environment.extra = {
-        {"RINGMASTER_THREADS", std::to_string(ThreadsPerWorker(plan_.job.spec.workers.replicas))},
+        {"RINGMASTER_THREADS", ThreadsPerWorker(plan_.job.spec.workers.replicas)},
         {"RINGMASTER_STARTUP_SECONDS", std::to_string(plan_.job.spec.health.startupSeconds)},
         {"RINGMASTER_STEP_SECONDS", plan_.job.spec.health.stepSeconds}};
     if (api::RunsCommand(plan_.job.spec))
@@ -292,6 +299,9 @@ class Session::Impl {
   // Applies only the fields that may change while a job runs.
   void Reload() {
     if (Stopped()) return;
+    if (options_.file == "-")
+      return view_->Announce(true, "ReloadFailed",
+                             "the manifest came from standard input: give a file to change it by SIGHUP");
     auto job = LoadManifest(options_.file, options_.sets, options_.workers);
     if (!job.ok()) return view_->Announce(true, "ReloadFailed", job.error().message);
     api::TrainingJob wanted = plan_.job;
@@ -394,12 +404,12 @@ class Session::Impl {
       message = "interrupted; run the same command again (without --fresh) to continue";
     }
     if (const Status written = view_->Finish(phase, message); !written.ok()) {
-      std::fprintf(stderr, "ringmaster: %s\n", written.error().message.c_str());
+      Print(stderr, "ringmaster: {}\n", written.error().message);
       if (code == kSucceeded) code = kFailed;
     }
     page_.reset();  // browsers get the end of the run
     FinishMlflow(phase);
-    if (code == kFailed) std::fprintf(stderr, "ringmaster: %s\n", message.c_str());
+    if (code == kFailed) Print(stderr, "ringmaster: {}\n", message);
     return code;
   }
 

@@ -33,20 +33,6 @@ Result<size_t> FindWorker(const Json& containers, const std::string& place) {
                                     containers.size()));
 }
 
-Status ReadVariables(const Json& container, const std::string& place, UserProgram* program) {
-  const auto list = container.find("env");
-  if (list == container.end() || !list->is_array()) return Ok();
-  for (const Json& variable : *list) {
-    const std::string name = variable.is_object() ? TextAt(variable, "name") : "";
-    if (name.empty()) return Invalid(place + ".env", "each entry needs a name");
-    if (variable.contains("valueFrom"))
-      return Invalid(fmt::format("{}.env[{}]", place, name),
-                     "valueFrom needs a cluster; give a value for `ringmaster run`");
-    program->environment[name] = TextAt(variable, "value");
-  }
-  return Ok();
-}
-
 // Replaces $(NAME) by the container's variable, as a kubelet does. $$(NAME) stays as $(NAME), and unknown
 // names stay as they are.
 std::string Expand(std::string_view text, const std::map<std::string, std::string>& variables) {
@@ -68,9 +54,19 @@ std::string Expand(std::string_view text, const std::map<std::string, std::strin
   return out;
 }
 
-}  // namespace
-
-namespace {
+Status ReadVariables(const Json& container, const std::string& place, UserProgram* program) {
+  const auto list = container.find("env");
+  if (list == container.end() || !list->is_array()) return Ok();
+  for (const Json& variable : *list) {
+    const std::string name = variable.is_object() ? TextAt(variable, "name") : "";
+    if (name.empty()) return Invalid(place + ".env", "each entry needs a name");
+    if (variable.contains("valueFrom"))
+      return Invalid(fmt::format("{}.env[{}]", place, name),
+                     "valueFrom needs a cluster; give a value for `ringmaster run`");
+    program->environment[name] = Expand(TextAt(variable, "value"), program->environment);  // those above
+  }
+  return Ok();
+}
 
 // `needs_command`: whether the agent starts it.
 Result<UserProgram> ReadProgram(const api::TrainingJob& job, const Json& pod, const std::string& pod_template,

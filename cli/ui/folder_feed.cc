@@ -57,6 +57,10 @@ Result<std::unique_ptr<FolderFeed>> FolderFeed::Open(const std::string& folder) 
       !std::filesystem::exists(folder + "/metrics.jsonl", ignored))
     return Error{Code::kNotFound,
                  folder + ": has no metrics.jsonl; expected the output folder of `ringmaster run`"};
+  return OpenEarly(folder);
+}
+
+Result<std::unique_ptr<FolderFeed>> FolderFeed::OpenEarly(const std::string& folder) {
   std::unique_ptr<FolderFeed> feed(new FolderFeed(folder));
   feed->watch_ = Fd(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
   // Without inotify the feed reads the files periodically.

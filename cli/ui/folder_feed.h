@@ -29,6 +29,8 @@ class FolderFeed final : public PageFeed {
  public:
   // Errors: kNotFound when `folder` is not the output folder of a run.
   static Result<std::unique_ptr<FolderFeed>> Open(const std::string& folder);
+  // The same for the folder of a run that has not written anything yet.
+  static Result<std::unique_ptr<FolderFeed>> OpenEarly(const std::string& folder);
   ~FolderFeed() override;
 
   void Subscribe(const std::string& job, http::BodyStream stream) override;

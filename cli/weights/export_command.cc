@@ -21,6 +21,7 @@
 #include "cli/weights/checkpoint_model.h"
 #include "cli/weights/gpt2_names.h"
 #include "cli/weights/safetensors.h"
+#include "cli/write_text.h"
 #include "operator/kube/backend/resources.h"
 #include "operator/wiring/config_map.h"
 #include "operator/wiring/wiring.h"
@@ -46,13 +47,12 @@ Status ExportLocally(const std::string& path, const std::string& target) {
     ProgressBar bar("writing " + target);
     RM_TRY(WriteSafetensors(target, tensors, bar.counter()));
   }
-  std::printf("wrote %zu tensors, %lld parameters of step %lld, to %s\n", tensors.size(),
-              static_cast<long long>(loaded.model().layout().trainable),
-              static_cast<long long>(loaded.checkpoint().step), target.c_str());
+  Print(stdout, "wrote {} tensors, {} parameters of step {}, to {}\n", tensors.size(),
+        loaded.model().layout().trainable, loaded.checkpoint().step, target);
   if (loaded.model().config().kind == engine::ModelKind::kGpt)
-    std::printf(
-        "For transformers: name the file model.safetensors and save this next to it as config.json:\n%s\n",
-        Gpt2Config(loaded.model().config()).dump(2).c_str());
+    Print(stdout,
+          "For transformers: name the file model.safetensors and save this next to it as config.json:\n{}\n",
+          Gpt2Config(loaded.model().config()).dump(2));
   return Ok();
 }
 
@@ -112,7 +112,7 @@ Status ExportOnCluster(const ExportFlags& flags) {
   const Json pod = ExportPod(worker, name, uid, from, flags.target);
   const std::string pod_name(Text(Child(pod, "metadata"), "name"));
   RM_TRY(cluster->Create(kube::kPods, pod));
-  std::printf("pod %s/%s reads %s\n", cluster->space().c_str(), pod_name.c_str(), from.c_str());
+  Print(stdout, "pod {}/{} reads {}\n", cluster->space(), pod_name, from);
   std::fflush(stdout);
   RM_ASSIGN(const Json ended, AwaitEnd(*cluster, pod_name, flags.wait_seconds));
   if (const auto log = cluster->Logs({{pod_name, "export"}}, -1).front(); log.ok()) {
@@ -120,7 +120,7 @@ Status ExportOnCluster(const ExportFlags& flags) {
     while (!rest.empty()) {
       const size_t end = std::min(rest.find('\n'), rest.size());
       const std::string_view line = WithoutTime(rest.substr(0, end));
-      std::printf("%.*s\n", static_cast<int>(line.size()), line.data());
+      Print(stdout, "{}\n", line);
       rest.remove_prefix(std::min(end + 1, rest.size()));
     }
   }

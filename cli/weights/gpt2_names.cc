@@ -32,8 +32,9 @@ Json Gpt2Config(const engine::ModelConfig& config) {
           {"embd_pdrop", 0.0},
           {"attn_pdrop", 0.0},
           {"tie_word_embeddings", true},
-          {"bos_token_id", 0},
-          {"eos_token_id", 0}};
+          // The data of a run has no token with this meaning that is known here: generation ends by length.
+          {"bos_token_id", nullptr},
+          {"eos_token_id", nullptr}};
 }
 
 }  // namespace ringmaster::cli

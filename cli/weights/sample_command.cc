@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/weights/checkpoint_model.h"
 #include "cli/weights/text_generation.h"
+#include "cli/write_text.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -20,16 +21,17 @@ Status Sample(const std::string& path, const std::string& prompt, const SampleOp
     return Error{Code::kInvalid, path + ": this is an image model; only gpt models generate text"};
   RM_ASSIGN(auto tokens, EncodePrompt(prompt, loaded.tokenizer(), config.vocabulary));
   const bool bytes = loaded.tokenizer() == "bytes";
-  std::fwrite(prompt.data(), 1, prompt.size(), stdout);
+  WriteText(stdout, prompt);
+  ByteWriter writer(stdout);
   const Status status =
       Generate(loaded.model(), loaded.params(), std::move(tokens), options, [&](int32_t token) {
         if (bytes)
-          std::putchar(token);
+          writer.Put(static_cast<unsigned char>(token));
         else
-          std::printf(" %d", token);
+          Print(stdout, " {}", token);
         std::fflush(stdout);
       });
-  std::putchar('\n');
+  WriteText(stdout, "\n");
   return status;
 }
 

@@ -123,12 +123,12 @@ const IncludeRules& AllowedIncludes() {
       {"worker/trainer",
        {"base", "api", "rendezvous", "worker/agent/trainer", "worker/checkpoint", "worker/compute/device",
         "worker/compute/engine", "worker/compute/numerics", "worker/compute/optimizer", "worker/data",
-        "worker/fabric", "worker/inventory"}},
+        "worker/fabric", "worker/fabric/shm", "worker/inventory"}},
       {"worker/library",
        {"base", "api", "rendezvous", "include", "worker/agent/trainer", "worker/checkpoint",
         "worker/compute/device", "worker/compute/engine", "worker/compute/numerics", "worker/data",
         "worker/fabric", "worker/trainer"}},
-      {"worker/bin", {"worker/compute/device", "worker/inventory", "worker/trainer"}},
+      {"worker/bin", {"base", "worker/compute/device", "worker/inventory", "worker/trainer"}},
 
       {"cli/history", {"base", "rendezvous"}},
       {"cli/plot", {"base", "rendezvous", "cli", "cli/history"}},
@@ -137,7 +137,7 @@ const IncludeRules& AllowedIncludes() {
       {"cli/run",
        {"base", "base/http", "api", "cli/history", "cli/plot", "cli/track", "cli/ui", "operator/serve",
         "rendezvous", "operator/control", "operator/core", "operator/local", "worker/checkpoint",
-        "worker/compute/engine", "worker/trainer", "cli"}},
+        "worker/compute/device", "worker/compute/engine", "worker/inventory", "worker/trainer", "cli"}},
       {"cli/cluster",
        {"base", "base/http", "api", "operator/core", "operator/kube", "operator/kube/backend",
         "operator/kube/watch", "operator/wiring", "cli", "cli/history", "cli/plot", "cli/ui"}},
@@ -219,6 +219,13 @@ std::vector<Finding> Sleeps(std::string_view text) {
       findings.push_back({number, "a test sleeps: wait for the event with a deadline"});
   });
   return findings;
+}
+
+std::vector<Finding> UnfilteredOutput(std::string_view text) {
+  static const std::regex kOutput(
+      R"(\b(printf|fprintf|vprintf|puts|fputs|putchar|fwrite)\s*\(|\bfmt::print\b|\bstd::c(out|err)\b)");
+  return Matches(CodeOnly(text), kOutput,
+                 "foreign text could reach a terminal with its escape sequences: use cli/write_text.h");
 }
 
 std::vector<Finding> RawMemory(std::string_view text) {

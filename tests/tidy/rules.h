@@ -32,6 +32,8 @@ std::vector<Finding> TodoMarks(std::string_view text);    // notes for later
 std::vector<Finding> TooLong(std::string_view text, int max_lines);
 // Sleeps in tests, except the pause of a loop that polls for an event.
 std::vector<Finding> Sleeps(std::string_view text);
+// Output of the command line that does not go through cli/write_text.h.
+std::vector<Finding> UnfilteredOutput(std::string_view text);
 std::vector<Finding> RawMemory(std::string_view text);  // new and delete expressions, malloc
 
 // Casts that could misalign an access or mistake a dynamic type, in folders where the undefined-behaviour

@@ -80,6 +80,14 @@ TEST(Sleeps, AreFoundInCodeOnly) {
   EXPECT_TRUE(Sleeps("// no sleep_for here\nlog(\"sleep_for\");\n").empty());
 }
 
+TEST(UnfilteredOutput, IsFoundInCode) {
+  EXPECT_EQ(UnfilteredOutput("  std::printf(\"%s\", name);\n").size(), 1);
+  EXPECT_EQ(UnfilteredOutput("std::fputs(text.c_str(), stdout);\n").size(), 1);
+  EXPECT_EQ(UnfilteredOutput("fmt::print(stderr, text);\n").size(), 1);
+  EXPECT_EQ(UnfilteredOutput("std::cout << text;\n").size(), 1);
+  EXPECT_TRUE(UnfilteredOutput("Print(stdout, text);\nsnprintf(a, b);\n// printf(x)\n").empty());
+}
+
 TEST(RawMemory, OwnersAreAllowed) {
   EXPECT_EQ(RawMemory("auto* p = new Thing(3);\n").size(), 1);
   EXPECT_EQ(RawMemory("delete p;\n").size(), 1);

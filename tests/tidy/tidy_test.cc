@@ -97,6 +97,16 @@ TEST(Tidy, MemoryHasOwners) {
            [](const std::string& path, const std::string& text) { Report(path, RawMemory(text)); });
 }
 
+TEST(Tidy, TheCommandLineWritesThroughOneFunction) {
+  const char* const kCli[] = {"cli"};
+  // These move the cursor themselves.
+  const std::set<std::string> allowed = {"cli/write_text.cc", "cli/plot/live_screen.cc",
+                                         "cli/plot/progress_bar.cc"};
+  EachFile({".h", ".cc"}, kCli, [&](const std::string& path, const std::string& text) {
+    if (!allowed.contains(path)) Report(path, UnfilteredOutput(text));
+  });
+}
+
 TEST(Tidy, WhereTheSanitizerDoesNotCheckCastsThereAreNone) {
   const std::vector<std::string> patterns = UncheckedFolders(Read("cmake/Compiler.cmake"));
   ASSERT_EQ(patterns.size(), 2U);

@@ -27,7 +27,9 @@ api::TrainingJob JobOf(const std::string& kind) {
       "        - name: worker\n"
       "          command: [python, train.py]\n"
       "          args: [--rate, $(RATE), $$(RATE), $(OTHER)]\n"
-      "          env: [{name: RATE, value: \"0.1\"}]\n");
+      "          env: [{name: RATE, value: \"0.1\"}, {name: ARGS, value: \"--rate=$(RATE) $$(RATE) "
+      "$(LATER)\"},\n"
+      "                {name: LATER, value: x}]\n");
   EXPECT_TRUE(loaded.problems.empty()) << loaded.problems.front().ToString();
   return std::move(loaded.job);
 }
@@ -40,6 +42,7 @@ TEST(UserProgram, IsTheCommandOfTheContainerWithItsVariables) {
     EXPECT_EQ(programs->workers.command,
               (std::vector<std::string>{"python", "train.py", "--rate", "0.1", "$(RATE)", "$(OTHER)"}));
     EXPECT_EQ(programs->workers.environment.at("RATE"), "0.1");
+    EXPECT_EQ(programs->workers.environment.at("ARGS"), "--rate=0.1 $(RATE) $(LATER)");
     EXPECT_TRUE(programs->workers.folder.starts_with("/"));
     EXPECT_EQ(notes.size(), 1u) << "what does not apply on one machine";
   }
