@@ -7,13 +7,17 @@ import os
 import sys
 import sysconfig
 import traceback
-from typing import Optional
+from typing import Optional, Set
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 class Error(Exception):
     """A mistake in the calling program. The message names the place, the reason and the remedy."""
+
+
+class Retry(Exception):
+    """A program raises it, or an exception of a class derived from it, where another attempt may succeed: the worker is restarted."""
 
 
 class Remote(Exception):
@@ -33,6 +37,56 @@ class Failed(SystemExit):
 
 class Stopped(SystemExit):
     """The job stops here, with a checkpoint: the same command continues it. Code after the loop over the steps is not run."""
+
+
+# Errors that say how a path was spelled: of the program before its first step, and of the storage afterwards.
+_OF_PATHS = (FileNotFoundError, PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError)
+# Classes, by module and name, of libraries that reach storage over a network. Those that are an OSError, as of requests, urllib and
+# ssl, need no entry.
+_OF_NETWORKS = {
+    "aiohttp": ("ClientError",),
+    "azure": ("AzureError",),
+    "botocore": ("BotoCoreError", "ClientError", "HTTPClientError"),
+    "datasets": ("DatasetGenerationError",),
+    "fsspec": ("FSTimeoutError",),
+    "gcsfs": ("HttpError",),
+    "google": ("GoogleAPIError", "TransportError"),
+    "http": ("HTTPException",),
+    "httpcore": ("NetworkError", "TimeoutException", "ProtocolError"),
+    "httpx": ("TransportError", "HTTPStatusError"),
+    "huggingface_hub": ("HfHubHTTPError",),
+    "urllib3": ("HTTPError",),
+    "asyncio": ("TimeoutError",),
+}
+
+
+def is_transient(error: BaseException, trained: bool) -> bool:
+    """Returns whether the error, or one that caused it, is one of the network or of storage, which another attempt may resolve.
+
+    trained: whether this process has committed a step, so that its paths are known to be right.
+    """
+    seen: Set[int] = set()
+    current: Optional[BaseException] = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        if isinstance(current, Retry):
+            return True
+        if isinstance(current, OSError):
+            return trained or not isinstance(current, _OF_PATHS)
+        for kind in type(current).__mro__:
+            if kind.__name__ in _OF_NETWORKS.get(kind.__module__.split(".")[0], ()):
+                # With what it reports as its cause, such as a damaged file, it may be something else.
+                cause = current.__cause__
+                return not isinstance(current, _generation_errors()) or cause is None or is_transient(cause, trained)
+        current = current.__cause__
+    return False
+
+
+def _generation_errors() -> tuple[type, ...]:
+    """Returns the class of `datasets` that wraps whatever a generator of samples raised."""
+    module = sys.modules.get("datasets.exceptions")
+    kind = getattr(module, "DatasetGenerationError", None)
+    return (kind,) if isinstance(kind, type) else ()
 
 
 def describe_exception(error: BaseException) -> str:

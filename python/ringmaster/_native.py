@@ -7,6 +7,7 @@ import ctypes
 import os
 import pathlib
 import sys
+import threading
 import warnings
 from typing import List, Optional, Sequence, Tuple
 
@@ -230,6 +231,7 @@ class Handle:
         self._library = library()
         self._process = os.getpid()
         self._run: Optional[int] = None
+        self._heartbeat_mutex = threading.Lock()  # rm_heartbeat must not run when rm_close does
         pointer = _RUN()
         options = Options(ctypes.sizeof(Options), transport.encode() if transport else None)
         status = self._library.rm_open(ctypes.byref(options), ctypes.byref(pointer))
@@ -244,9 +246,13 @@ class Handle:
 
     def close(self) -> None:
         """Frees the run. A process that was forked from the one that opened it leaves it alone."""
-        run, self._run = self._run, None
-        if run is not None and os.getpid() == self._process:
-            self._library.rm_close(run)
+        if os.getpid() != self._process:
+            self._run = None
+            return
+        with self._heartbeat_mutex:
+            run, self._run = self._run, None
+            if run is not None:
+                self._library.rm_close(run)
 
     @property
     def open(self) -> bool:
@@ -342,4 +348,5 @@ class Handle:
         self._check(self._library.rm_validated(self._handle(), loss, accuracy))
 
     def heartbeat(self) -> None:
-        self._library.rm_heartbeat(self._handle())
+        with self._heartbeat_mutex:
+            self._library.rm_heartbeat(self._handle())

@@ -11,7 +11,6 @@ import abc
 import contextlib
 import ctypes
 import dataclasses
-import errno
 import math
 import operator
 import os
@@ -22,7 +21,7 @@ import weakref
 from typing import Any, Callable, Container, Generic, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple, Type, TypeVar
 
 from . import _data, _generators, _native, _state, _stream
-from ._errors import Error, Stopped, describe_exception
+from ._errors import Error, Stopped, describe_exception, is_transient
 
 _STAMP = "stamp of the data"  # the tensor that has the bits of Source.stamp, by which workers notice that their data differ
 _STAMP_BITS = 48
@@ -110,6 +109,7 @@ class Step:
         self._complete = False  # the whole share is in the sums
         self._interrupted = False  # the step must be attempted again
         self._committed = False
+        self._last_micro_batch = 0  # of the step that has samples
         self._weight = 1.0  # of the current micro-batch in the mean over the samples of the step
         self._micro_batch_loss: Optional[float] = None
 
@@ -165,6 +165,7 @@ class Step:
         run = self._run
         run._begin_micro_batches()
         run._check_size(self.number, size)
+        self._last_micro_batch = run._last_micro_batch(self.number, size)
         if self._share:
             run._set_stamp(stamp(self.number))
         for v in self._share:
@@ -247,6 +248,7 @@ class Step:
         self._run._committed_size = self._run._dataset_size
         self._run._native.committed(learning_rate, self.gradient_norm)
         self._committed = True
+        self._run._committed_steps += 1
 
 
 StepT = TypeVar("StepT", bound=Step)
@@ -262,11 +264,14 @@ class Run(abc.ABC, Generic[StepT]):
         self.settings = settings
         self.rank = 0  # of this worker; may change with each step
         self.world = 1  # workers
+        self.generation = 0  # of the membership: grows whenever workers leave or join
+        self.attempt = int(os.environ.get("RINGMASTER_ATTEMPT") or 0)  # of the job
         self._native = _native.Handle(settings.transport)
         # An agent takes the end of a run for the end of the process, which may still have weights to write.
         self._finalizer = weakref.finalize(self, self._native.close)
         if self._native.has_agent():
             self._finalizer.detach()
+        self._committed_steps = 0  # by this process
         self._joined = False
         self._finish_requested = False
         self._yielded: Optional[StepT] = None  # the step that the loop is at
@@ -330,7 +335,7 @@ class Run(abc.ABC, Generic[StepT]):
         """Answers what the library asks about the state. Returns the next step to compute; None: the run has ended."""
         while True:
             event = self._native.next()
-            self.rank, self.world = event.rank, event.world
+            self.rank, self.world, self.generation = event.rank, event.world, event.generation
             if event.kind == _native.EVENT_DESCRIBE:
                 self._answer_describe()
             elif event.kind == _native.EVENT_LOAD:
@@ -490,14 +495,7 @@ class Run(abc.ABC, Generic[StepT]):
         """Returns the exit code for an exception that a restart may resolve, None for a mistake in the program."""
         if isinstance(error, MemoryError):
             return 71
-        if isinstance(error, OSError) and error.errno in (
-            errno.EIO,
-            errno.ESTALE,
-            errno.ETIMEDOUT,
-            errno.ENOTCONN,
-        ):
-            return 74
-        return None
+        return 74 if is_transient(error, self._committed_steps > 0) else None
 
     # ---- state by name ----
 
@@ -676,6 +674,14 @@ class Run(abc.ABC, Generic[StepT]):
         steps_per_epoch = -(-size // per_step)
         of_step = min(per_step, size - step % steps_per_epoch * per_step)
         return indices, len(indices) * self.settings.micro_batches / of_step
+
+    def _last_micro_batch(self, step: int, size: Optional[int]) -> int:
+        """Returns the last micro-batch of a step that has samples."""
+        per_step = self.settings.samples_per_step
+        if size is None or per_step is None:
+            return self.settings.micro_batches - 1
+        of_step = min(per_step, size - step % -(-size // per_step) * per_step)
+        return -(-of_step // (per_step // self.settings.micro_batches)) - 1
 
     def _cached_source(
         self, data: Any, collate: Optional[Callable[[List[Any]], Any]], num_workers: int

@@ -7,9 +7,11 @@ The header has 8 bytes of little-endian length in front of it. The places are re
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
 import pathlib
+import tempfile
 from typing import IO, Dict, Iterable, Mapping, Optional, Tuple, Union
 
 from ._errors import Error
@@ -54,18 +56,36 @@ def write(path: Path, arrays: Mapping[str, Array], metadata: Mapping[str, str]) 
         offset += array.bytes
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)  # the data is aligned to 8 bytes
-    part = f"{os.fspath(path)}.part-{os.getpid()}"
+    folder, base = os.path.split(os.path.abspath(os.fspath(path)))
+    # A new file of a name that cannot be predicted: in a folder that others write to, one might be a link to another file.
+    handle, part = tempfile.mkstemp(prefix=f"{base}.part-", dir=folder)
     try:
-        with open(part, "wb") as file:
+        mask = os.umask(0)
+        os.umask(mask)
+        os.fchmod(handle, 0o666 & ~mask)
+        with open(handle, "wb") as file:
             file.write(len(text).to_bytes(8, "little") + text)
             for array in arrays.values():
                 file.write(array.view())
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, path)
+        _sync(folder)
     except BaseException:
         pathlib.Path(part).unlink(missing_ok=True)
         raise
+
+
+def _sync(folder: str) -> None:
+    """Makes the new name in a folder survive a crash of the machine."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # some file systems do not offer it
+            raise
+    finally:
+        os.close(handle)
 
 
 def read_header(path: Path) -> Tuple[Dict[str, Entry], Dict[str, str]]:

@@ -31,9 +31,9 @@ import jaxlib
 import numpy
 
 from . import _native, _run, _state, _trees
-from ._errors import Error, Failed, Stopped
+from ._errors import Error, Failed, Retry, Stopped
 
-__all__ = ["Error", "Failed", "Run", "Step", "Stopped", "init", "value_and_grad"]
+__all__ = ["Error", "Failed", "Retry", "Run", "Step", "Stopped", "init", "value_and_grad"]
 
 
 def value_and_grad(loss_fn: Callable[..., Any]) -> Callable[..., Tuple[Any, Any]]:

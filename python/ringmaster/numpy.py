@@ -26,10 +26,10 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 import numpy
 
 from . import _native, _run, _state, _trees
-from ._errors import Error, Failed, Stopped
+from ._errors import Error, Failed, Retry, Stopped
 from ._trees import Step
 
-__all__ = ["Error", "Failed", "Run", "Step", "Stopped", "init"]
+__all__ = ["Error", "Failed", "Retry", "Run", "Step", "Stopped", "init"]
 
 
 class Run(_trees.Run[Step]):

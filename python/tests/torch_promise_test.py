@@ -524,6 +524,142 @@ class State(Case):
         self.assertIn("does not step Foreign", str(caught[-1].message))
 
 
+class BufferPolicies(Case):
+    class Model(nn.Linear):
+        def __init__(self):
+            super().__init__(10, 3)
+            for name, value in (("total", torch.zeros(())), ("seen", torch.zeros((), dtype=torch.int64)), ("queue", torch.zeros(4)),
+                                ("pointer", torch.zeros((), dtype=torch.int64)), ("least", torch.full((2,), torch.inf)),
+                                ("most", torch.full((2,), -torch.inf)), ("scratch", torch.zeros(3))):  # fmt: skip
+                self.register_buffer(name, value)
+
+        def forward(self, x):
+            self.total += x.sum().detach()
+            self.seen += (x > 0).sum()
+            self.queue[int(self.pointer) % 4] = x[0, 0]
+            self.pointer += int(x[0, 0] > 0) + 1
+            self.least = torch.minimum(self.least, torch.stack([x.min(), torch.tensor(0.0)]))
+            self.most = torch.maximum(self.most, torch.stack([x.max(), torch.tensor(0.0)]))
+            self.scratch.normal_()
+            return super().forward(x)
+
+    POLICIES = {"model.total": "sum", "model.seen": "sum", "model.queue": "last", "model.pointer": "last", "model.least": "min",
+                "model.most": "max", "model.scratch": "discard"}  # fmt: skip
+
+    def run_with(self, policies, seed=0, samples=22):
+        run = start()
+        self.addCleanup(run.close)
+        model = self.Model()
+        run.register(model=model, optimizer=sgd(model), buffers=policies)
+        read = {}
+        with interruptions(seed, 0.3 if seed else 0):
+            for step in run.steps(3):
+                for x, y in step.micro_batches(data(samples)):
+                    read[step.number, step.micro_batch] = x
+                    step.backward(cross_entropy(model(x), y))
+                step.commit()
+        run.close()
+        return model, read
+
+    def test_do_what_they_say(self):
+        model, read = self.run_with(self.POLICIES)
+        every = torch.cat(list(read.values()))
+        torch.testing.assert_close(model.total, every.sum())
+        self.assertEqual(int(model.seen), int((every > 0).sum()))
+        torch.testing.assert_close(model.least, torch.tensor([float(every.min()), 0.0]))
+        torch.testing.assert_close(model.most, torch.tensor([float(every.max()), 0.0]))
+        queue, pointer = torch.zeros(4), 0
+        for step in range(3):
+            x = read[max(key for key in read if key[0] == step)]
+            queue[pointer % 4] = x[0, 0]
+            pointer += int(x[0, 0] > 0) + 1
+        torch.testing.assert_close(model.queue, queue)
+        self.assertEqual(int(model.pointer), pointer)
+        self.assertEqual(model.scratch.tolist(), [0, 0, 0])
+        for seed in (1, 2):
+            again, _ = self.run_with(self.POLICIES, seed)
+            for name, value in model.state_dict().items():
+                self.assertTrue(torch.equal(value, again.state_dict()[name]), name)
+
+    def test_that_do_not_exist_are_refused(self):
+        self.fails("it is one of mean, sum, min, max, last, constant, discard", self.run_with, {"model.total": "median"})
+        self.fails("names no buffer of a registered model: model.none", self.run_with, {"model.none": "sum"})
+        self.fails("model.total changed in a micro-batch", self.run_with, {**self.POLICIES, "model.total": "constant"})
+
+    def test_a_mean_that_was_not_asked_for_is_named(self):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            self.run_with({name: policy for name, policy in self.POLICIES.items() if name != "model.queue"})
+        texts = [str(warning.message) for warning in caught if "become the mean" in str(warning.message)]
+        self.assertEqual(len(texts), 1)
+        self.assertIn("the buffers model.queue become", texts[0])
+
+    def test_of_observers_and_fake_quantization(self):
+        from torch.ao import quantization as ao
+
+        class Observed(nn.Linear):
+            def __init__(self):
+                super().__init__(10, 3)
+                self.range, self.moving = ao.MinMaxObserver(), ao.MovingAverageMinMaxObserver()
+                self.fake = ao.FakeQuantize()
+
+            def forward(self, x):
+                return super().forward(self.fake(self.range(self.moving(x))))
+
+        read = []
+
+        def loop(seed):
+            run = start()
+            model = Observed()
+            run.register(model=model, optimizer=sgd(model))
+            with interruptions(seed, 0.3 if seed else 0):
+                for step in run.steps(3):
+                    for x, y in step.micro_batches(data()):
+                        read.append(x)
+                        step.backward(cross_entropy(model(x), y))
+                    step.commit()
+            run.close()
+            return model
+
+        model = loop(0)
+        torch.testing.assert_close(model.range.min_val, torch.cat(read).min())
+        torch.testing.assert_close(model.range.max_val, torch.cat(read).max())
+        self.assertNotEqual(model.fake.scale.item(), 1.0)
+        for name, value in loop(3).state_dict().items():
+            self.assertTrue(torch.equal(value, model.state_dict()[name]), name)
+
+
+class Errors(Case):
+    def test_of_the_network_and_of_storage_restart_the_worker(self):
+        run = start()
+        self.addCleanup(run.close)
+
+        class ClientError(Exception):
+            pass
+
+        ClientError.__module__ = "botocore.exceptions"
+        wrapped = RuntimeError("the reader failed")
+        wrapped.__cause__ = ConnectionResetError(104, "Connection reset by peer")
+        for error in (ConnectionResetError(104, ""), TimeoutError(), OSError(28, ""), ClientError(), wrapped, rm.Retry("again")):
+            self.assertEqual(run._exit_code(error), 74, error)
+        for error in (ValueError(), KeyError(), FileNotFoundError(2, "no"), PermissionError(13, "")):
+            self.assertIsNone(run._exit_code(error), error)
+        run._committed_steps = 1  # its paths were right
+        self.assertEqual(run._exit_code(FileNotFoundError(2, "no")), 74)
+        self.assertIsNone(run._exit_code(ValueError()))
+
+    def test_an_export_follows_no_link_and_leaves_nothing(self):
+        folder = self.folder()
+        target, path = os.path.join(folder, "target"), os.path.join(folder, "model.safetensors")
+        os.symlink(target, f"{path}.part-{os.getpid()}")
+        rm.export(nn.Linear(2, 2), path)
+        self.assertFalse(os.path.exists(target))
+        self.assertEqual(sorted(os.listdir(folder)), ["model.safetensors", f"model.safetensors.part-{os.getpid()}"])
+        mask = os.umask(0)
+        os.umask(mask)
+        self.assertEqual(os.stat(path).st_mode & 0o777, 0o666 & ~mask)
+
+
 class Losses(Case):
     def test_several_in_a_micro_batch_add_up(self):
         def loop(several, seed=0, last=False):

@@ -547,7 +547,7 @@ class LargeBuffers(Case):
             model.large = model.large + x.mean().detach()
 
         for change in (add, assign):
-            self.fails('running=["model.large"]', self.train, change)
+            self.fails('buffers={"model.large": "mean"}', self.train, change)
             means = [data()[0][_native.samples(7, SAMPLES, 32, 4, step, v)].mean() for step in range(2) for v in range(4)]
             large = self.train(change, ["model.large"]).large
             self.assertFalse(large.requires_grad)

@@ -22,11 +22,11 @@ from typing import Optional
 import torch
 
 from .. import _run as _base
-from .._errors import Error, Failed, Stopped
+from .._errors import Error, Failed, Retry, Stopped
 from ._run import Run, Step
 from ._weights import export, load
 
-__all__ = ["Error", "Failed", "Run", "Step", "Stopped", "export", "init", "load"]
+__all__ = ["Error", "Failed", "Retry", "Run", "Step", "Stopped", "export", "init", "load"]
 
 
 def init(

@@ -14,7 +14,7 @@ from .. import _data, _native, _run, _safetensors, _state
 from .._errors import Error
 from . import _data as _datasets
 from . import _objects, _scaler, _tensors, _undo, _weights
-from ._buffers import Buffers
+from ._buffers import POLICIES, Buffers
 from ._watch import Watch
 
 _USED = "used parameters"  # the tensor that counts in how many micro-batches each parameter got a gradient
@@ -88,6 +88,7 @@ class Run(_run.Run[Step]):
         super().__init__(settings)
         self._objects: Dict[str, Any] = {}
         self._running: Set[str] = set()
+        self._policies: Dict[str, str] = {}  # of buffers
         self._seeder = _datasets.Seeder(settings.seed, settings.micro_batches)
         # Shapes below: one element per trained parameter, in the order in which backward finishes them.
         self._parameters: List[torch.nn.Parameter] = []
@@ -128,7 +129,9 @@ class Run(_run.Run[Step]):
 
     # ---- for user code ----
 
-    def register(self, *, running: Sequence[str] = (), **objects: Any) -> None:
+    def register(
+        self, *, running: Sequence[str] = (), buffers: Optional[Mapping[str, str]] = None, **objects: Any
+    ) -> None:
         """Names what is state: it is in checkpoints, and a joining worker gets it.
 
         objects: by a name that stays the same, each one of: a torch.nn.Module, an optimizer, a scheduler, a torch.Generator, a
@@ -136,8 +139,16 @@ class Run(_run.Run[Step]):
                  updates a torch.amp.GradScaler, by which `backward` scales the loss.
                  Their state is arrays, numbers, strings and containers of them. Parameters that a registered optimizer has
                  are trained; without an optimizer, all that require a gradient.
-        running: names of buffers of more than 65,536 elements that micro-batches change, such as "model.codebook.mean".
+        buffers: what becomes of buffers that micro-batches change, by name, such as {"model.queue": "last"}: "mean" over the
+                 micro-batches, "sum" of their changes, "min", "max", "last" micro-batch, "constant" or "discard". By default
+                 those of torch.ao have what fits them, others are the mean, and those of more than 65,536 elements, apart from
+                 normalization layers, are constant.
+        running: names of large buffers that become the mean, as buffers={NAME: "mean"}.
         """
+        for name, policy in (buffers or {}).items():
+            if policy not in POLICIES:
+                raise Error(f'run.register(buffers={{"{name}": {policy!r}}}): it is one of {", ".join(POLICIES)}')
+        self._policies.update(buffers or {})
         self._check_new_names(objects, self._objects)
         for name, value in objects.items():
             checked = _objects.check(name, value)
@@ -224,12 +235,14 @@ class Run(_run.Run[Step]):
         for name, value in self._objects.items():
             if isinstance(value, torch.nn.Module):
                 self._fixed += [(f"{name}.{path}", p) for path, p in value.named_parameters()]
-                tensors += self._buffers.register(name, value, self._running, len(tensors))
+                tensors += self._buffers.register(
+                    name, value, self._running, len(tensors), self._policies
+                )
         self._watched = Watch(self._fixed)
-        unknown = self._running - self._buffers.names()
+        unknown = (self._running | set(self._policies)) - self._buffers.names()
         if unknown:
             raise Error(
-                f"run.register(running=...) names no buffer of a registered model: {', '.join(sorted(unknown))}"
+                f"run.register(buffers=..., running=...) names no buffer of a registered model: {', '.join(sorted(unknown))}"
             )
         self._used_tensor = len(tensors)
         tensors.append(_run.Tensor(_USED, count, in_norm=False))
@@ -504,7 +517,9 @@ class Run(_run.Run[Step]):
                 f"{changed} changed in micro-batch {step.micro_batch}, by its `data`: parameters change in step.commit() only, or when "
                 "it has returned True. Initialize parameters before run.steps(...)"
             )
-        self._buffers.take_changes(step._weight, self._add_values)
+        self._buffers.take_changes(
+            step._weight, self._add_values, step._current(), step.micro_batch == step._last_micro_batch
+        )
         self._arrived[:] = [float(arrivals > 0) for arrivals in self._arrivals]
         self._add_floats(step, self._used_tensor, self._arrived)
         if self._scaler.enabled:
@@ -597,6 +612,13 @@ class Run(_run.Run[Step]):
         step._commit(learning_rate)
         if self._warn_of_unused:
             self._warn_of_unused = False
+            if self._buffers.averaged and self.rank == 0:
+                averaged = sorted(self._buffers.averaged)
+                warnings.warn(
+                    f"ringmaster: the buffers {', '.join(averaged[:10])} become the mean over the micro-batches of a step. If one must "
+                    f'not, choose what it becomes: run.register(..., buffers={{"{averaged[0]}": "last"}})',
+                    stacklevel=3,
+                )
             of_step = {id(parameter) for parameter in trained}
             unused = [
                 name

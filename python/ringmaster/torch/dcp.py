@@ -44,6 +44,9 @@ def load(folder: Path, *, model: torch.nn.Module, optimizer: Optional[Optimizers
 
     Call it on all workers before run.steps. Errors: names that are missing in the folder, and shapes that differ. Nothing has been
     loaded then.
+
+    The folder must come from someone you trust: torch.distributed.checkpoint keeps its metadata, and values that are no tensors,
+    as pickles, and reading one can run code of its author.
     """
     # The arrays of the program stay as they are until all is read.
     expected = copy.deepcopy(_state(model, optimizer))
