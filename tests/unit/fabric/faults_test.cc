@@ -4,11 +4,7 @@
 // gets (with the host's communicator over shared memory). Every survivor gets an error and never hangs, and
 // no dead generation affects a later one.
 #include <gtest/gtest.h>
-#include <linux/filter.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <signal.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <atomic>
@@ -27,6 +23,7 @@
 #include "tests/unit/fabric/oracle.h"
 #include "tests/unit/fabric/processes.h"
 #include "tests/unit/fabric/rma_member.h"
+#include "tests/unit/fabric/sockets.h"
 #include "worker/fabric/ucx/context.h"
 
 namespace ringmaster::fabric::testing {
@@ -46,19 +43,6 @@ size_t CountMaps() {
   size_t count = 0;
   for (size_t at = text->find("memfd:"); at != std::string::npos; at = text->find("memfd:", at + 1)) ++count;
   return count;
-}
-
-// Drops all packets that arrive for TCP connections of this process, as a broken network does.
-void DropAllPackets() {
-  sock_filter drop = {.code = BPF_RET | BPF_K, .jt = 0, .jf = 0, .k = 0};
-  const sock_fprog program = {.len = 1, .filter = &drop};
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    const int fd = std::stoi(entry.path().filename());
-    tcp_info info = {};
-    socklen_t size = sizeof info;
-    if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0)
-      ::setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
-  }
 }
 
 std::atomic<uint64_t> waits{0};  // calls of FabricOptions::on_wait in this process
@@ -107,7 +91,7 @@ class Commands {
         continue;
       }
       if (line == "cut") {
-        DropAllPackets();
+        DropAllPackets(TcpSockets());
         continue;
       }
       const std::lock_guard lock(mutex_);

@@ -8,8 +8,6 @@
 #include <cstring>
 #include <utility>
 
-#include "worker/fabric/ucx/tcp_health.h"
-
 namespace ringmaster::fabric::rma {
 namespace {
 
@@ -38,7 +36,7 @@ Group::Group(const Memory* memory, const Options& options)
 Group::~Group() {
   // End gets before the keys they use, and connections before the worker.
   for (Peer& peer : peers_)
-    if (peer.endpoint != nullptr) peer.endpoint->CancelTransfers();
+    if (peer.endpoint != nullptr) peer.endpoint->CancelGets();
   for (Peer& peer : peers_) {
     peer.keys.clear();
     peer.endpoint.reset();
@@ -130,8 +128,8 @@ Status Group::WaitUntil(const std::function<bool()>& done, const std::function<b
     if (done()) return Ok();
     for (int q = 0; q < world(); ++q) {
       if (q == rank() || !needs(q)) continue;
-      if (peers_[static_cast<size_t>(q)].endpoint->failed())
-        return Fail({Code::kUnavailable, fmt::format("rank {} is gone", q)});
+      const ucx::Endpoint& endpoint = *peers_[static_cast<size_t>(q)].endpoint;
+      if (endpoint.failed()) return Fail(endpoint.failure().ErrorOf(q));
     }
     const bool busy = worker_->Progress();
     const Time now = Now();
@@ -157,7 +155,8 @@ Status Group::CheckStall(Time now) {
     if (options_.on_wait) options_.on_wait();
     for (Peer& peer : peers_)
       if (peer.endpoint != nullptr) SendControl(peer, ucx::Kind::kWaiting, stall_.wait(), {});
-    if (const std::string address = ucx::FindUnacknowledged(options_.timeout); !address.empty())
+    if (const std::string address = tcp_health_.FindUnacknowledged(worker_->Sockets(), options_.timeout);
+        !address.empty())
       return Fail(
           {Code::kDeadlineExceeded,
            fmt::format("{} acknowledges no data for {:.1f} s: is the network between the workers broken?",
@@ -207,7 +206,7 @@ Status Group::Get(int q, size_t offset, std::span<std::byte> to) {
   RM_TRY(Check());
   if (to.empty()) return Ok();
   Peer& peer = peers_[static_cast<size_t>(q)];
-  if (peer.endpoint->failed()) return Fail({Code::kUnavailable, fmt::format("rank {} is gone", q)});
+  if (peer.endpoint->failed()) return Fail(peer.endpoint->failure().ErrorOf(q));
   const DataLocation& location = peer.current;
   const bool valid = location.empty == 0 && location.region < peer.info.regions.size() &&
                      location.offset + location.bytes <= peer.info.regions[location.region].bytes &&
@@ -237,7 +236,7 @@ Status Group::WaitForGets() {
   for (int q = 0; q < world(); ++q) {
     const Peer& peer = peers_[static_cast<size_t>(q)];
     if (peer.endpoint != nullptr && peer.endpoint->get_failed())
-      return Fail({Code::kUnavailable, fmt::format("rank {} is gone", q)});
+      return Fail(peer.endpoint->get_failure().ErrorOf(q));
   }
   return Ok();
 }
@@ -302,7 +301,7 @@ Error Group::Fail(Error error) {
   const Time deadline = Now() + kGrace;
   while (std::ranges::any_of(peers_, has_gets) && Now() < deadline) worker_->Progress();
   for (Peer& peer : peers_)
-    if (peer.endpoint != nullptr) peer.endpoint->CancelTransfers();
+    if (peer.endpoint != nullptr) peer.endpoint->CancelGets();
   return error;
 }
 

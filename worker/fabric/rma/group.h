@@ -29,6 +29,7 @@
 #include "worker/fabric/rma/peer_info.h"
 #include "worker/fabric/stall.h"
 #include "worker/fabric/ucx/context.h"
+#include "worker/fabric/ucx/tcp_health.h"
 #include "worker/fabric/ucx/worker.h"
 
 namespace ringmaster::fabric::rma {
@@ -126,6 +127,7 @@ class Group {
   const Options options_;
   std::unique_ptr<ucx::Worker> worker_;
   StallDetector stall_;
+  const ucx::TcpHealth tcp_health_{{}};  // no connection is older than the generation
   std::vector<Peer> peers_;
   uint64_t exposures_ = 0;
   uint64_t messages_ = 0;  // the worker's count at last_progress_

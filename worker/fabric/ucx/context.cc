@@ -15,9 +15,11 @@
 namespace ringmaster::fabric::ucx {
 namespace {
 
-// Over TCP one message is one fragment (see kSegmentBytes), sent from our buffer without another copy. `name`
-// is the key in UCX's tables, `variable` its environment variable; a variable that the user has set wins. The
-// order counts: the second size must not exceed the first.
+// Over TCP one message is one fragment (see kSegmentBytes), sent from our buffer without another copy. A
+// connection is established without blocking: otherwise a peer whose node drops packets holds this process in
+// connect(2) for two minutes, and one that ends at that moment trips an assertion of UCX 1.13. `name` is the
+// key in UCX's tables, `variable` its environment variable; a variable that the user has set wins. The order
+// counts: the second size must not exceed the first.
 struct Setting {
   const char* variable;
   const char* name;
@@ -27,6 +29,7 @@ constexpr Setting kSettings[] = {
     {"UCX_TCP_RX_SEG_SIZE", "RX_SEG_SIZE", "192k"},
     {"UCX_TCP_TX_SEG_SIZE", "TX_SEG_SIZE", "192k"},
     {"UCX_ZCOPY_THRESH", "ZCOPY_THRESH", "16k"},
+    {"UCX_TCP_CONN_NB", "CONN_NB", "y"},
 };
 
 // UCX must not print the death of a peer as an error: the caller gets it as a status.

@@ -3,6 +3,7 @@
 #include "worker/fabric/ucx/domain.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -11,9 +12,31 @@
 namespace ringmaster::fabric::ucx {
 namespace {
 
-// An endpoint may fail during setup because the peer closed an older endpoint to this process at that time.
-constexpr int kAttempts = 4;
 constexpr auto kSleep = milliseconds(10);
+// A refused connection or a missing route may be of a moment: the peer closed an older connection to this
+// process at that time, or the network plug-in of a node is a second late. What lasts this long is permanent.
+constexpr Duration kPatience = seconds(5);
+constexpr Duration kFirstPause = milliseconds(1);
+constexpr Duration kLongestPause = milliseconds(100);
+constexpr auto kLeave = milliseconds(300);  // how long the last messages may take to leave
+
+// The attempts of one Connect to greet one member.
+struct Attempts {
+  bool greeted = false;
+  Time first_failure = kNever;
+  Time next{};
+  Duration pause = kFirstPause;
+  std::optional<Error> error;  // of the last one
+
+  // Returns whether there may be another one.
+  bool Fail(Error why, Time now, Duration patience) {
+    if (first_failure == kNever) first_failure = now;
+    error = std::move(why);
+    next = now + pause;
+    pause = std::min(pause * 2, kLongestPause);
+    return now - first_failure < patience;
+  }
+};
 
 }  // namespace
 
@@ -27,6 +50,43 @@ Result<std::unique_ptr<Domain>> Domain::Create(const std::string& uuid, Duration
               self->OnMessage(header, data);
             }));
   return domain;
+}
+
+Domain::~Domain() {
+  StopDraining();
+  // A close discards what has not left. A peer that does not read in time gets the end of the connection.
+  Time idle_since = kNever;
+  for (const Time deadline = Now() + kLeave; worker_ != nullptr && !Drained() && Now() < deadline;)
+    Step(idle_since);
+}
+
+bool Domain::Drained() const {
+  return std::ranges::all_of(peers_, [](const auto& item) {
+    const auto& endpoint = item.second.endpoint;
+    return endpoint == nullptr || endpoint->failed() || endpoint->in_flight() == 0;
+  });
+}
+
+void Domain::Detach() {
+  attached_ = nullptr;
+  Drain();
+}
+
+void Domain::Drain() {
+  transport_ = nullptr;
+  if (drainer_.joinable() || Drained()) return;
+  stop_draining_ = false;
+  drainer_ = std::thread([this] {
+    Time idle_since = kNever;
+    while (!stop_draining_.load(std::memory_order_acquire) && !Drained()) Step(idle_since);
+  });
+}
+
+void Domain::StopDraining() {
+  if (!drainer_.joinable()) return;
+  stop_draining_.store(true, std::memory_order_release);
+  worker_->Signal();
+  drainer_.join();
 }
 
 void Domain::Abort(uint64_t generation) {
@@ -73,6 +133,8 @@ void Domain::OnMessage(const Header& header, std::span<const std::byte> data) {
     uint64_t& newest = header.kind == Kind::kHello ? peer.hello : peer.welcome;
     newest = std::max(newest, header.generation);
     welcomes_due_ = true;
+    if (transport_ != nullptr && header.generation > generation_)
+      transport_->OnNewerGeneration(header.generation);
     return;
   }
   // Drop messages of older generations.
@@ -99,7 +161,8 @@ Status Domain::SendHello(Peer& peer, const MemberAddress& member, uint64_t gener
 
 Result<std::unique_ptr<Transport>> Domain::Connect(uint64_t generation, int rank,
                                                    const std::vector<MemberAddress>& members) {
-  CHECK(transport_ == nullptr, "the older communicator still exists");
+  CHECK(attached_ == nullptr, "the older communicator still exists");
+  StopDraining();
   if (generation <= generation_)
     return Error{Code::kInvalid, fmt::format("generation {} is not newer than the last", generation)};
   if (aborted() >= generation)
@@ -131,35 +194,49 @@ Result<std::unique_ptr<Transport>> Domain::Connect(uint64_t generation, int rank
 }
 
 Status Domain::WaitForMembers(UcxTransport& transport, const std::vector<MemberAddress>& members) {
-  std::vector<int> attempts(members.size());
+  const Duration patience = std::min(kPatience, timeout_ / 2);
+  std::vector<Attempts> attempts(members.size());
   const Time begin = Now();
   Time idle_since = kNever;
   while (true) {
     bool all = true;
+    const Time now = Now();
     for (size_t q = 0; q < members.size(); ++q) {
       if (q == static_cast<size_t>(transport.rank())) continue;
+      const auto rank = static_cast<int>(q);
+      Attempts& attempt = attempts[q];
       Peer& peer = peers_[members[q].uuid];
       peer.member = true;
-      if (attempts[q] == 0 || peer.endpoint->failed()) {
-        if (attempts[q]++ == kAttempts) return Error{Code::kUnavailable, fmt::format("rank {} is gone", q)};
-        transport.SetEndpoint(static_cast<int>(q), nullptr);
-        const Status sent = SendHello(peer, members[q], generation_, transport.rank());
-        if (!sent.ok() && sent.error().code == Code::kNotFound) {
-          unreachable_.push_back(static_cast<int32_t>(q));
-          continue;
-        }
-        RM_TRY(sent);
-        transport.SetEndpoint(static_cast<int>(q), peer.endpoint.get());
-      }
       if (peer.hello > generation_)
         return Error{Code::kCancelled, fmt::format("rank {} has joined a newer generation", q)};
-      all = all && peer.hello == generation_ && peer.welcome == generation_ && peer.welcomed == generation_ &&
-            peer.endpoint->in_flight() == 0;
+      bool may_retry = true;
+      if (attempt.greeted && peer.endpoint->failed()) {
+        attempt.greeted = false;
+        transport.SetEndpoint(rank, nullptr);
+        may_retry = attempt.Fail(peer.endpoint->failure().ErrorOf(rank), now, patience);
+      }
+      if (!attempt.greeted && may_retry && now >= attempt.next) {
+        const Status sent = SendHello(peer, members[q], generation_, transport.rank());
+        attempt.greeted = sent.ok();
+        if (sent.ok()) {
+          transport.SetEndpoint(rank, peer.endpoint.get());
+        } else {
+          may_retry = attempt.Fail(sent.error(), now, patience);
+        }
+      }
+      if (!may_retry && attempt.error->code != Code::kNotFound) return *attempt.error;
+      if (!may_retry) {
+        for (size_t r = 0; r < members.size(); ++r)
+          if (!attempts[r].greeted && attempts[r].error && attempts[r].error->code == Code::kNotFound)
+            unreachable_.push_back(static_cast<int32_t>(r));
+        return Error{Code::kUnavailable,
+                     fmt::format("no transport leads to rank {} for {:.1f} s: UCX finds none that both sides "
+                                 "may use, or this host has no route",
+                                 fmt::join(unreachable_, ", "), ToSeconds(patience))};
+      }
+      all = all && attempt.greeted && peer.hello == generation_ && peer.welcome == generation_ &&
+            peer.welcomed == generation_ && peer.endpoint->in_flight() == 0;
     }
-    if (!unreachable_.empty())
-      return Error{Code::kUnavailable,
-                   fmt::format("no transport leads to rank {}: UCX finds none that both sides may use",
-                               fmt::join(unreachable_, ", "))};
     if (all) return Ok();
     RM_TRY(transport.Check());
     Step(idle_since);

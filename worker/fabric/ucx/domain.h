@@ -4,6 +4,10 @@
 // generations until it fails, also while its peer is not a member, since the peer may return. The entry of
 // ucx/.
 //
+// When a generation ends, messages may still wait for a slow peer to read: its end among them. A thread makes
+// progress until they have left or the next Connect, since the owner may be busy with something else. No
+// connection to a live peer is closed.
+//
 // Not thread-safe, except Abort and aborted. The Transport and Connect share one thread.
 #pragma once
 
@@ -15,6 +19,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/result.h"
@@ -35,13 +40,14 @@ class Domain {
                                                 std::function<void()> on_wait = {});
   Domain(const Domain&) = delete;
   Domain& operator=(const Domain&) = delete;
+  ~Domain();
 
   const std::string& address() const { return worker_->address(); }
 
   // Returns when all members of the generation are connected. REQUIRES: the older Transport is destroyed.
   Result<std::unique_ptr<Transport>> Connect(uint64_t generation, int rank,
                                              const std::vector<MemberAddress>& members);
-  // Returns the ranks to which the last Connect found no transport, ascending.
+  // Returns the ranks to which the last Connect found no transport over seconds, ascending.
   const std::vector<int32_t>& unreachable() const { return unreachable_; }
   void Abort(uint64_t generation);
 
@@ -55,7 +61,11 @@ class Domain {
     if (on_wait_) on_wait_();
   }
   uint64_t aborted() const { return aborted_.load(std::memory_order_acquire); }
-  void Attach(UcxTransport* transport) { transport_ = transport; }
+  void Attach(UcxTransport* transport) { transport_ = attached_ = transport; }
+  // The Transport is destroyed.
+  void Detach();
+  // Delivers no more messages to the Transport, which has failed, and lets those leave that it has sent.
+  void Drain();
   // Makes progress; sleeps when there was none for a while. `idle_since` belongs to the caller, who starts
   // with kNever.
   void Step(Time& idle_since);
@@ -78,6 +88,8 @@ class Domain {
   void SendStop(Peer& peer, uint64_t generation);
   Status WaitForMembers(UcxTransport& transport, const std::vector<MemberAddress>& members);
   Status SendHello(Peer& peer, const MemberAddress& member, uint64_t generation, int rank);
+  bool Drained() const;
+  void StopDraining();
 
   const std::string uuid_;
   const Duration timeout_;
@@ -87,12 +99,15 @@ class Domain {
   std::map<std::string, Peer> peers_;  // by uuid
   bool welcomes_due_ = false;          // hellos to confirm
   std::vector<int32_t> unreachable_;
-  UcxTransport* transport_ = nullptr;
+  UcxTransport* attached_ = nullptr;   // exists
+  UcxTransport* transport_ = nullptr;  // gets messages
   uint64_t generation_ = 0;
   Duration spin_ = {};     // idle time before a sleep
   uint64_t messages_ = 0;  // the worker's count at last_progress_
   Time last_progress_ = {};
   std::atomic<uint64_t> aborted_{0};
+  std::atomic<bool> stop_draining_{false};
+  std::thread drainer_;  // while it runs, it alone uses worker_ and peers_
 };
 
 }  // namespace ringmaster::fabric::ucx

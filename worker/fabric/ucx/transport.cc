@@ -6,12 +6,11 @@
 #include <string>
 #include <utility>
 
-#include "worker/fabric/ucx/tcp_health.h"
-
 namespace ringmaster::fabric::ucx {
 
 UcxTransport::UcxTransport(Domain& domain, uint64_t generation, int rank, size_t world)
     : domain_(domain),
+      tcp_health_(domain.worker().Sockets()),
       generation_(generation),
       rank_(rank),
       endpoints_(world),
@@ -21,11 +20,7 @@ UcxTransport::UcxTransport(Domain& domain, uint64_t generation, int rank, size_t
   domain_.Attach(this);
 }
 
-UcxTransport::~UcxTransport() {
-  domain_.Attach(nullptr);
-  for (Endpoint* endpoint : endpoints_)
-    if (endpoint != nullptr) endpoint->CancelTransfers();
-}
+UcxTransport::~UcxTransport() { domain_.Detach(); }
 
 Header UcxTransport::MakeHeader(Kind kind) const { return {generation_, 0, 0, 0, rank_, kind, 0}; }
 
@@ -86,7 +81,9 @@ Status UcxTransport::CheckStall() {
     for (Endpoint* endpoint : endpoints_)
       if (endpoint != nullptr) endpoint->Send(header, {});
     // The announcements keep data on every connection, so that a broken one shows.
-    if (const std::string address = FindUnacknowledged(domain_.timeout()); !address.empty())
+    if (const std::string address =
+            tcp_health_.FindUnacknowledged(domain_.worker().Sockets(), domain_.timeout());
+        !address.empty())
       return Fail(
           {Code::kDeadlineExceeded,
            fmt::format("{} acknowledges no data for {:.1f} s: is the network between the workers broken?",
@@ -106,7 +103,7 @@ Status UcxTransport::Wait(int peer) {
 Status UcxTransport::WaitForSends(int peer, uint64_t behind) {
   const Channel& channel = channels_[peer];
   const uint64_t target = channel.queued() - std::min(behind, channel.queued());
-  return WaitUntil(peer, [&] { return channel.sent() >= target && endpoints_[peer]->sends_done(target); });
+  return WaitUntil(peer, [&] { return channel.sent() >= target; });  // what is sent is copied
 }
 
 Status UcxTransport::Flush() {
@@ -129,7 +126,7 @@ Status UcxTransport::Check() {
 // Check only a peer that the caller depends on: any other may leave when it has done its part.
 Status UcxTransport::CheckPeer(int peer) {
   if (!endpoints_[peer]->failed()) return Ok();
-  return Fail({Code::kUnavailable, fmt::format("rank {} is gone", peer)});
+  return Fail(endpoints_[peer]->failure().ErrorOf(peer));
 }
 
 Error UcxTransport::Fail(Error error) {
@@ -138,9 +135,15 @@ Error UcxTransport::Fail(Error error) {
   // Peers may be waiting for messages that will never be sent.
   for (Endpoint* endpoint : endpoints_)
     if (endpoint != nullptr) endpoint->Send(MakeHeader(Kind::kStop), {});
-  for (Endpoint* endpoint : endpoints_)
-    if (endpoint != nullptr) endpoint->CancelTransfers();
+  domain_.Drain();
   return error;
+}
+
+void UcxTransport::OnNewerGeneration(uint64_t generation) {
+  if (!pending_error_)
+    pending_error_ = Error{
+        Code::kCancelled,
+        fmt::format("generation {} is over: a member has joined generation {}", generation_, generation)};
 }
 
 void UcxTransport::OnMessage(const Header& header, std::span<const std::byte> data) {

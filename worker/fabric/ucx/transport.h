@@ -15,6 +15,7 @@
 #include "worker/fabric/stall.h"
 #include "worker/fabric/transport.h"
 #include "worker/fabric/ucx/domain.h"
+#include "worker/fabric/ucx/tcp_health.h"
 #include "worker/fabric/ucx/wire.h"
 
 namespace ringmaster::fabric::ucx {
@@ -40,6 +41,8 @@ class UcxTransport final : public Transport {
   void SetEndpoint(int peer, Endpoint* endpoint) { endpoints_[peer] = endpoint; }
   // Handles a message of this generation; called while the worker makes progress.
   void OnMessage(const Header& header, std::span<const std::byte> data);
+  // A peer has entered a newer generation with this process: this one is over.
+  void OnNewerGeneration(uint64_t generation);
   Status Check();
   // Records the first failure, sends kStop to the peers and returns the recorded error. Every later operation
   // fails with it.
@@ -56,6 +59,7 @@ class UcxTransport final : public Transport {
   Status CheckStall();
 
   Domain& domain_;
+  const TcpHealth tcp_health_;
   const uint64_t generation_;
   const int rank_;
   std::vector<Endpoint*> endpoints_;  // nullptr at the own rank

@@ -12,8 +12,10 @@
 #include <sstream>
 #include <utility>
 
+#include "base/check.h"
 #include "base/log.h"
-#include "worker/fabric/fabric.h"
+#include "worker/fabric/copy.h"
+#include "worker/fabric/ucx/tcp_health.h"
 
 namespace ringmaster::fabric::ucx {
 namespace {
@@ -23,7 +25,7 @@ constexpr unsigned kMessageId = 1;
 // the process may be stopped in between.
 constexpr auto kTeardown = milliseconds(300);
 constexpr int kTeardownTurns = 1000;
-constexpr size_t kZeroCopyBytes = 16 << 10;  // as UCX_ZCOPY_THRESH: UCX copies shorter messages anyway
+constexpr size_t kSmallBytes = 4 << 10;
 
 }  // namespace
 
@@ -32,9 +34,33 @@ struct Worker::Buffer {
   Worker* worker = nullptr;
   Endpoint* endpoint = nullptr;  // nullptr when it is destroyed
   Header header;
-  bool zero_copy = false;
-  std::vector<std::byte> data;
+  size_t capacity = 0;
+  std::unique_ptr<std::byte[]> data;
 };
+
+bool EndpointFailure::local() const {
+  switch (status) {
+    case UCS_ERR_CONNECTION_RESET:
+    case UCS_ERR_ENDPOINT_TIMEOUT:
+    case UCS_ERR_NOT_CONNECTED:
+    case UCS_ERR_REJECTED:
+    case UCS_ERR_TIMED_OUT:
+    case UCS_ERR_UNREACHABLE:
+    case UCS_ERR_CANCELED:  // an operation of a connection that failed
+      return false;
+    default:
+      return true;
+  }
+}
+
+Error EndpointFailure::ErrorOf(int rank) const {
+  const char* const text = ucs_status_string(status);
+  if (!local()) return {Code::kUnavailable, fmt::format("rank {} is gone (UCX: {})", rank, text)};
+  return {Code::kUnavailable,
+          fmt::format("UCX on this side cannot exchange data with rank {}: {}; the rank may "
+                      "be healthy (see ulimit -l, and UCX_LOG_LEVEL=error)",
+                      rank, text)};
+}
 
 Result<std::unique_ptr<Worker>> Worker::Create(const Context& context, Handler handler) {
   auto self = std::unique_ptr<Worker>(new Worker);
@@ -78,11 +104,10 @@ Worker::~Worker() {
   const ucp_request_param_t param = {};
   if (const ucs_status_ptr_t flush = ucp_worker_flush_nbx(worker_, &param); UCS_PTR_IS_PTR(flush))
     closing_.push_back(flush);
-  const Time deadline = Now() + kTeardown;
-  for (int turn = 0; !closing_.empty() && (turn < kTeardownTurns || Now() < deadline); ++turn) {
-    Progress();
+  Finish([this] {
     Reap();
-  }
+    return closing_.empty();
+  });
   for (void* request : closing_) ucp_request_free(request);
   ucp_worker_destroy(worker_);
 }
@@ -97,7 +122,7 @@ Result<std::unique_ptr<Endpoint>> Worker::Connect(const std::string& address) {
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler = {OnError, endpoint.get()};
   const auto status = ucp_ep_create(worker_, &params, &endpoint->ep_);
-  // UCX decides this locally, from the devices of both sides; it does not contact the network.
+  // The devices of both sides have no transport in common, or this host has no route to the peer's address.
   if (status == UCS_ERR_UNREACHABLE)
     return Error{Code::kNotFound, "no transport leads there: UCX finds none that both sides may use"};
   if (status != UCS_OK) return UcxError("ucp_ep_create", status);
@@ -112,16 +137,33 @@ void Worker::Sleep(Duration limit) {
 
 void Worker::Signal() { ucp_worker_signal(worker_); }
 
+std::vector<int> Worker::Sockets() const { return WatchedSockets(event_fd_); }
+
 Worker::Buffer* Worker::TakeBuffer(size_t bytes) {
-  if (free_.empty()) {
+  CHECK(bytes <= kSegmentBytes);
+  const bool small = bytes <= kSmallBytes;
+  std::vector<Buffer*>& free = small ? free_small_ : free_;
+  if (free.empty()) {
     buffers_.push_back(std::make_unique<Buffer>());
-    buffers_.back()->worker = this;
-    free_.push_back(buffers_.back().get());
+    Buffer& fresh = *buffers_.back();
+    fresh.worker = this;
+    fresh.capacity = small ? kSmallBytes : kSegmentBytes;
+    fresh.data = std::make_unique_for_overwrite<std::byte[]>(fresh.capacity);
+    free.push_back(&fresh);
   }
-  Buffer* const buffer = free_.back();
-  free_.pop_back();
-  buffer->data.resize(bytes);
+  Buffer* const buffer = free.back();
+  free.pop_back();
   return buffer;
+}
+
+template <class Done>
+bool Worker::Finish(const Done& done) {
+  const Time deadline = Now() + kTeardown;
+  for (int turn = 0; turn < kTeardownTurns || Now() < deadline; ++turn) {
+    if (done()) return true;
+    Progress();
+  }
+  return done();
 }
 
 void Worker::Reap() {
@@ -152,41 +194,39 @@ void Worker::OnSent(void* request, ucs_status_t status, void* argument) {
     } else {
       --buffer->endpoint->in_flight_;
     }
-    if (buffer->zero_copy) buffer->endpoint->zero_copy_.erase(buffer->header.sequence);
-    if (status != UCS_OK) buffer->endpoint->failed_ = true;
+    if (status != UCS_OK) buffer->endpoint->Fail(status);
   }
   buffer->endpoint = nullptr;
   if (!announcement) ++buffer->worker->messages_;
-  buffer->worker->free_.push_back(buffer);
+  (buffer->capacity == kSmallBytes ? buffer->worker->free_small_ : buffer->worker->free_).push_back(buffer);
   if (request != nullptr) ucp_request_free(request);
 }
 
 void Worker::OnGetDone(void* request, ucs_status_t status, void* argument) {
   auto* const endpoint = static_cast<Endpoint*>(argument);
   --endpoint->gets_in_flight_;
-  if (status != UCS_OK) endpoint->get_failed_ = true;
+  if (status != UCS_OK) endpoint->get_failed_ = EndpointFailure{status};
   ++endpoint->worker_.messages_;
   if (request != nullptr) ucp_request_free(request);
 }
 
 void Worker::OnError(void* endpoint, ucp_ep_h, ucs_status_t status) {
-  static_cast<Endpoint*>(endpoint)->failed_ = true;
+  static_cast<Endpoint*>(endpoint)->Fail(status);
+}
+
+void Endpoint::Fail(ucs_status_t status) {
+  if (failed_) return;
+  failed_ = EndpointFailure{status};
   log::Debug("ucx endpoint failed: {}", ucs_status_string(status));
 }
 
 void Endpoint::Send(const Header& header, std::span<const std::byte> data) {
   const bool announcement = header.kind == Kind::kWaiting;
   if (failed_ || (announcement && announcing_)) return;
-  const bool zero_copy = data.size() >= kZeroCopyBytes;
-  Worker::Buffer* const buffer = worker_.TakeBuffer(zero_copy ? 0 : data.size());
+  Worker::Buffer* const buffer = worker_.TakeBuffer(data.size());
   buffer->endpoint = this;
   buffer->header = header;
-  buffer->zero_copy = zero_copy;
-  if (zero_copy) {
-    zero_copy_.insert(header.sequence);
-  } else {
-    std::copy(data.begin(), data.end(), buffer->data.begin());
-  }
+  CopyBytes(buffer->data.get(), data.data(), data.size());
   ucp_request_param_t param = {};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
   param.flags = UCP_AM_SEND_FLAG_EAGER;
@@ -197,9 +237,8 @@ void Endpoint::Send(const Header& header, std::span<const std::byte> data) {
   } else {
     ++in_flight_;
   }
-  const ucs_status_ptr_t request =
-      ucp_am_send_nbx(ep_, kMessageId, &buffer->header, sizeof buffer->header,
-                      zero_copy ? data.data() : buffer->data.data(), data.size(), &param);
+  const ucs_status_ptr_t request = ucp_am_send_nbx(ep_, kMessageId, &buffer->header, sizeof buffer->header,
+                                                   buffer->data.get(), data.size(), &param);
   if (!UCS_PTR_IS_PTR(request)) Worker::OnSent(nullptr, UCS_PTR_STATUS(request), buffer);  // done, or refused
 }
 
@@ -209,8 +248,14 @@ void Endpoint::Close() {
   param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   param.flags = UCP_EP_CLOSE_FLAG_FORCE;
   const ucs_status_ptr_t request = ucp_ep_close_nbx(ep_, &param);
-  if (UCS_PTR_IS_PTR(request)) worker_.closing_.push_back(request);
   ep_ = nullptr;
+  if (!UCS_PTR_IS_PTR(request)) return;
+  // A connection over RC whose operations are still in flight must be gone before other work goes on.
+  if (worker_.Finish([&] { return ucp_request_check_status(request) != UCS_INPROGRESS; })) {
+    ucp_request_free(request);
+  } else {
+    worker_.closing_.push_back(request);
+  }
 }
 
 Result<RemoteKey> Endpoint::Unpack(const std::string& key) {
@@ -223,7 +268,7 @@ Result<RemoteKey> Endpoint::Unpack(const std::string& key) {
 void Endpoint::Get(const RemoteKey& key, uint64_t address, std::span<std::byte> to, ucp_mem_h local,
                    ucs_memory_type_t type) {
   if (failed_) {
-    get_failed_ = true;
+    get_failed_ = failed_;
     return;
   }
   ucp_request_param_t param = {};
@@ -242,23 +287,22 @@ void Endpoint::Get(const RemoteKey& key, uint64_t address, std::span<std::byte> 
     Worker::OnGetDone(nullptr, UCS_PTR_STATUS(request), this);  // done, or refused
 }
 
-void Endpoint::CancelTransfers() {
-  if (zero_copy_.empty() && gets_in_flight_ == 0) return;
-  failed_ = true;
+void Endpoint::CancelGets() {
+  if (gets_in_flight_ == 0) return;
+  Fail(UCS_ERR_CANCELED);
   Close();
-  // UCX completes this locally. If it ever does not, this process must end: its memory would be sent as data,
-  // or be overwritten. Only time in which the process ran counts, since it may be stopped in between.
+  // UCX completes this locally. If it ever does not, this process must end: its memory would be overwritten.
+  // Only time in which the process ran counts, since it may be stopped in between.
   constexpr Duration kLimit = seconds(2);
   constexpr Duration kLongestTurn = milliseconds(10);
   Duration waited = {};
   Time last = Now();
-  while (!zero_copy_.empty() || gets_in_flight_ > 0) {
+  while (gets_in_flight_ > 0) {
     worker_.Progress();
     const Time now = Now();
     waited += std::min(now - last, kLongestTurn);
     last = now;
-    CHECK(waited < kLimit, "UCX does not complete {} messages and {} gets of a closed endpoint",
-          zero_copy_.size(), gets_in_flight_);
+    CHECK(waited < kLimit, "UCX does not complete {} gets of a closed endpoint", gets_in_flight_);
   }
 }
 
@@ -267,10 +311,10 @@ RemoteKey::~RemoteKey() {
 }
 
 Endpoint::~Endpoint() {
-  CancelTransfers();
+  CancelGets();
+  Close();
   for (const auto& buffer : worker_.buffers_)
     if (buffer->endpoint == this) buffer->endpoint = nullptr;
-  Close();
 }
 
 std::string Endpoint::Transports() const {

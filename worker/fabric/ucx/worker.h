@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
-#include <set>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -30,6 +30,17 @@ namespace ringmaster::fabric::ucx {
 inline constexpr size_t kSegmentBytes = 191 << 10;
 
 class Worker;
+
+// Why a connection failed.
+struct EndpointFailure {
+  ucs_status_t status = UCS_OK;
+
+  // Whether this side refused the operation, for example because it cannot register memory: the peer may be
+  // healthy.
+  bool local() const;
+  // Returns the error of an operation that depends on this rank.
+  Error ErrorOf(int rank) const;
+};
 
 // Opens a peer's registered memory (RegisteredMemory::key) to one endpoint. Move-only. REQUIRES: outlives the
 // gets that use it.
@@ -56,13 +67,15 @@ class Endpoint {
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
 
-  // Copies short data. UCX sends long data in place (zero copy): the caller keeps it until sends_done. Drops
-  // an announcement of a wait (kWaiting) while another one is in flight.
+  // Copies the data; UCX sends from the copy. So the message stays valid whatever the caller does next, and a
+  // message of an operation that was given up needs no cancelling: that would need a forced close, after
+  // which UCX keeps the socket of a live peer half open. Drops an announcement of a wait (kWaiting) while
+  // another one is in flight. REQUIRES: at most kSegmentBytes.
   void Send(const Header& header, std::span<const std::byte> data);
-  bool failed() const { return failed_; }
+  bool failed() const { return failed_.has_value(); }
+  // Why UCX sends no more to this peer. REQUIRES: failed.
+  const EndpointFailure& failure() const { return *failed_; }
   size_t in_flight() const { return in_flight_; }  // without announcements of waits
-  // Whether UCX no longer uses the data of messages with a sequence below this.
-  bool sends_done(uint64_t sequence) const { return zero_copy_.empty() || *zero_copy_.begin() >= sequence; }
 
   Result<RemoteKey> Unpack(const std::string& key);
   // Starts an RMA get: reads the peer's memory at `address` (in the peer's address space) into `to`, which is
@@ -70,27 +83,29 @@ class Endpoint {
   void Get(const RemoteKey& key, uint64_t address, std::span<std::byte> to, ucp_mem_h local,
            ucs_memory_type_t type);
   size_t gets_in_flight() const { return gets_in_flight_; }
-  bool get_failed() const { return get_failed_; }  // any of them; the connection may still work
+  // Whether any of them failed, and why; the connection may still work.
+  bool get_failed() const { return get_failed_.has_value(); }
+  const EndpointFailure& get_failure() const { return *get_failed_; }
 
-  // Ends zero-copy sends and gets, by closing the connection if necessary: a message of an aborted operation
-  // must not leave later with whatever its memory holds then, and a get must not arrive later.
-  void CancelTransfers();
+  // Ends gets, by closing the connection if necessary: none may arrive in memory that has another use by
+  // then.
+  void CancelGets();
   // Returns the UCX transports of this connection's lanes: "tcp", "rc_mlx5+tcp".
   std::string Transports() const;
 
  private:
   friend class Worker;
   explicit Endpoint(Worker& worker) : worker_(worker) {}
-  void Close();  // forced; completes while the worker makes progress
+  void Close();  // forced; makes progress until UCX has closed the connection
+  void Fail(ucs_status_t status);
 
   Worker& worker_;
   ucp_ep_h ep_ = nullptr;
-  bool failed_ = false;
-  bool get_failed_ = false;
+  std::optional<EndpointFailure> failed_;  // the first
+  std::optional<EndpointFailure> get_failed_;
   size_t in_flight_ = 0;
   bool announcing_ = false;  // an announcement is in flight
   size_t gets_in_flight_ = 0;
-  std::set<uint64_t> zero_copy_;  // sequence numbers
 };
 
 class Worker {
@@ -115,6 +130,8 @@ class Worker {
   void Sleep(Duration limit);
   // Ends a sleep. Thread-safe.
   void Signal();
+  // Returns the TCP sockets that UCX watches for this worker.
+  std::vector<int> Sockets() const;
 
  private:
   friend class Endpoint;
@@ -123,6 +140,9 @@ class Worker {
   Worker() = default;
   Buffer* TakeBuffer(size_t bytes);
   void Reap();  // frees the requests of completed closes
+  // Makes progress until `done` or the limit of local work; returns whether it is done.
+  template <class Done>
+  bool Finish(const Done& done);
   static ucs_status_t OnMessage(void* self, const void* header, size_t header_bytes, void* data, size_t bytes,
                                 const ucp_am_recv_param_t* param);
   static void OnSent(void* request, ucs_status_t status, void* buffer);
@@ -135,7 +155,8 @@ class Worker {
   int event_fd_ = -1;
   uint64_t messages_ = 0;
   std::vector<std::unique_ptr<Buffer>> buffers_;  // all
-  std::vector<Buffer*> free_;
+  std::vector<Buffer*> free_small_;
+  std::vector<Buffer*> free_;  // of kSegmentBytes; the last one used is most likely in a cache
   std::vector<void*> closing_;
 };
 
