@@ -83,12 +83,13 @@ Status Channel::OnMessage(uint64_t sequence, Tag tag, std::span<const std::byte>
 
 Status Channel::DeliverNext(Tag tag, std::span<const std::byte> message) {
   const Posted expected = posted_.front();
+  if (tag.operation != expected.tag.operation)
+    return Error{Code::kInternal, fmt::format("the ranks call different operations: {} here, {} there",
+                                              Describe(expected.tag.operation), Describe(tag.operation))};
   if (tag != expected.tag || message.size() != expected.receive.data.size())
-    return Error{
-        Code::kInternal,
-        fmt::format("got operation {} step {} with {} bytes, expected operation {} step {} with {} bytes",
-                    tag.operation, tag.step, message.size(), expected.tag.operation, expected.tag.step,
-                    expected.receive.data.size())};
+    return Error{Code::kInternal, fmt::format("{}: got step {} with {} bytes, expected step {} with {} bytes",
+                                              Describe(tag.operation), tag.step, message.size(),
+                                              expected.tag.step, expected.receive.data.size())};
   posted_.pop_front();
   Deliver(expected.receive, message.data());
   ++delivered_;

@@ -12,7 +12,7 @@ constexpr size_t kShortestToMany = 64 << 10;
 // Every rank owns a share. Peers are numbered by their distance: 1 is the next rank.
 struct Direct {
   Transport& transport;
-  uint32_t operation;
+  Operation operation;
   Shares shares;
 
   uint32_t segments() const { return shares.segments; }
@@ -37,7 +37,7 @@ Status PostContribution(const Direct& s, int distance, uint32_t g, const Combine
 
 }  // namespace
 
-Status DirectAllReduce(Transport& transport, uint32_t operation, std::span<std::byte> data,
+Status DirectAllReduce(Transport& transport, const Operation& operation, std::span<std::byte> data,
                        const Combiner& combiner) {
   const Direct s = {
       transport, operation,

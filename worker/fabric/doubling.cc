@@ -6,7 +6,7 @@
 
 namespace ringmaster::fabric {
 
-Status DoublingAllReduce(Transport& transport, uint32_t operation, std::span<std::byte> data,
+Status DoublingAllReduce(Transport& transport, const Operation& operation, std::span<std::byte> data,
                          const Combiner& combiner) {
   const int rank = transport.rank();
   const auto core = static_cast<int>(std::bit_floor(static_cast<unsigned>(transport.world())));
@@ -36,7 +36,7 @@ Status DoublingAllReduce(Transport& transport, uint32_t operation, std::span<std
   return transport.Flush();
 }
 
-Status DoublingBarrier(Transport& transport, uint32_t operation) {
+Status DoublingBarrier(Transport& transport, const Operation& operation) {
   const int world = transport.world();
   uint32_t step = 0;
   for (int distance = 1; distance < world; distance *= 2, ++step) {

@@ -104,8 +104,8 @@ class Fabric {
   // Errors: kCancelled after Abort of this or a newer generation, kUnavailable when a peer is gone.
   virtual Result<std::unique_ptr<Communicator>> Connect(const Membership& membership) = 0;
 
-  // Returns the ranks to which the last Connect found no transport, ascending. Another attempt finds none
-  // either: the devices of the two sides and their settings decide that, without the network.
+  // Returns the ranks to which the last Connect found no transport, ascending. It has tried for seconds: the
+  // devices of the two sides have none in common, or this host has no route.
   virtual std::vector<int32_t> Unreachable() const = 0;
 
   // Ends every operation of `generation` and older, including Connect and operations that have not started,

@@ -44,15 +44,17 @@ class MessageCommunicator final : public Communicator {
 
   Status AllGather(std::span<std::byte> data) override {
     RM_TRY(CheckShares(*this, data.size()));
-    return Run(data.empty(), [&](uint32_t operation) { return RingAllGather(*transport_, operation, data); });
+    return Run(MakeCall(OperationKind::kAllGather), data.size(),
+               [&](const Operation& operation) { return RingAllGather(*transport_, operation, data); });
   }
 
   Status Broadcast(std::span<std::byte> data, int root) override {
     RM_TRY(CheckRank(*this, root));
-    return Run(data.empty(), [&](uint32_t operation) {
-      return data.size() <= Small(kTreeBytes) ? TreeBroadcast(*transport_, operation, data, root)
-                                              : ChainBroadcast(*transport_, operation, data, root);
-    });
+    return Run(MakeCall(OperationKind::kBroadcast, nullptr, root), data.size(),
+               [&](const Operation& operation) {
+                 return data.size() <= Small(kTreeBytes) ? TreeBroadcast(*transport_, operation, data, root)
+                                                         : ChainBroadcast(*transport_, operation, data, root);
+               });
   }
 
   Status Reduce(std::span<int32_t> data, ReduceOp op, int root) override {
@@ -65,12 +67,13 @@ class MessageCommunicator final : public Communicator {
   Status AllToAll(std::span<const std::byte> in, std::span<std::byte> out) override {
     RM_TRY(CheckAllToAll(*this, in, out));
     if (world() == 1 && !in.empty()) CopyBytes(out.data(), in.data(), in.size());
-    return Run(in.empty(),
-               [&](uint32_t operation) { return PairwiseAllToAll(*transport_, operation, in, out); });
+    return Run(MakeCall(OperationKind::kAllToAll), in.size(),
+               [&](const Operation& operation) { return PairwiseAllToAll(*transport_, operation, in, out); });
   }
 
   Status Barrier() override {
-    return Run(false, [&](uint32_t operation) { return DoublingBarrier(*transport_, operation); });
+    return Run(MakeCall(OperationKind::kBarrier), std::nullopt,
+               [&](const Operation& operation) { return DoublingBarrier(*transport_, operation); });
   }
 
   Status Send(std::span<const std::byte> data, int peer) override {
@@ -87,7 +90,7 @@ class MessageCommunicator final : public Communicator {
   size_t Small(size_t limit) const { return std::min(limit, transport_->segment_bytes()); }
 
   Status AllReduceBytes(std::span<std::byte> data, const Combiner& combiner) {
-    return Run(data.empty(), [&](uint32_t operation) {
+    return Run(MakeCall(OperationKind::kAllReduce, &combiner), data.size(), [&](const Operation& operation) {
       if (data.size() <= Small(kDoublingBytes))
         return DoublingAllReduce(*transport_, operation, data, combiner);
       if (world() == 2) return ExchangeAllReduce(*transport_, operation, data, combiner);
@@ -98,23 +101,27 @@ class MessageCommunicator final : public Communicator {
   }
   Status ReduceScatterBytes(std::span<std::byte> data, const Combiner& combiner) {
     RM_TRY(CheckShares(*this, data.size() / kElementBytes));
-    return Run(data.empty(),
-               [&](uint32_t operation) { return RingReduceScatter(*transport_, operation, data, combiner); });
+    return Run(MakeCall(OperationKind::kReduceScatter, &combiner), data.size(),
+               [&](const Operation& operation) {
+                 return RingReduceScatter(*transport_, operation, data, combiner);
+               });
   }
   Status ReduceBytes(std::span<std::byte> data, const Combiner& combiner, int root) {
     RM_TRY(CheckRank(*this, root));
-    return Run(data.empty(), [&](uint32_t operation) {
-      return data.size() <= Small(kTreeBytes) ? TreeReduce(*transport_, operation, data, combiner, root)
-                                              : RingReduce(*transport_, operation, data, combiner, root);
-    });
+    return Run(
+        MakeCall(OperationKind::kReduce, &combiner, root), data.size(), [&](const Operation& operation) {
+          return data.size() <= Small(kTreeBytes) ? TreeReduce(*transport_, operation, data, combiner, root)
+                                                  : RingReduce(*transport_, operation, data, combiner, root);
+        });
   }
 
+  // `bytes`: none for an operation without data, which is no operation on empty data.
   template <class Algorithm>
-  Status Run(bool empty, const Algorithm& algorithm) {
+  Status Run(uint32_t call, std::optional<size_t> bytes, const Algorithm& algorithm) {
     if (failure_) return *failure_;
-    const uint32_t operation = operation_++ & 0x7fffffff;
-    if (empty || world() == 1) return Ok();
-    return Keep(algorithm(operation));
+    const uint32_t number = operations_++;
+    if (bytes == size_t{0} || world() == 1) return Ok();
+    return Keep(algorithm(Operation{number, call, bytes.value_or(0)}));
   }
   Status Keep(Status status) {
     if (!status.ok() && !failure_) failure_ = status.error();
@@ -122,7 +129,7 @@ class MessageCommunicator final : public Communicator {
   }
 
   std::unique_ptr<Transport> transport_;
-  uint32_t operation_ = 0;
+  uint32_t operations_ = 0;
   std::optional<Error> failure_;
 };
 

@@ -8,7 +8,6 @@
 namespace ringmaster::fabric {
 namespace {
 
-constexpr uint32_t kBulk = UINT32_MAX;  // replaces the operation number: only two ranks take part
 constexpr size_t kPostedAhead = 16;
 
 size_t Segments(const Transport& transport, size_t bytes) {
@@ -21,7 +20,8 @@ Span SegmentOf(const Transport& transport, Span data, size_t k) {
   return data.subspan(k * segment, std::min(segment, data.size() - k * segment));
 }
 
-Status ReceiveSegments(Transport& transport, uint32_t operation, std::span<std::byte> data, int peer) {
+Status ReceiveSegments(Transport& transport, const Operation& operation, std::span<std::byte> data,
+                       int peer) {
   const size_t count = Segments(transport, data.size());
   for (size_t k = 0; k < count + kPostedAhead; ++k) {
     if (k >= kPostedAhead) RM_TRY(transport.Wait(peer));
@@ -32,15 +32,19 @@ Status ReceiveSegments(Transport& transport, uint32_t operation, std::span<std::
   return Ok();
 }
 
-Status SendSegments(Transport& transport, uint32_t operation, std::span<const std::byte> data, int peer) {
+Status SendSegments(Transport& transport, const Operation& operation, std::span<const std::byte> data,
+                    int peer) {
   for (size_t k = 0; k < Segments(transport, data.size()); ++k)
     RM_TRY(transport.Send(peer, {operation, static_cast<uint32_t>(k)}, SegmentOf(transport, data, k)));
   return Ok();
 }
 
+// Only two ranks take part, so the transfer has no number among the collectives.
+Operation Transfer(size_t bytes) { return {UINT32_MAX, MakeCall(OperationKind::kTransfer), bytes}; }
+
 }  // namespace
 
-Status PairwiseAllToAll(Transport& transport, uint32_t operation, std::span<const std::byte> in,
+Status PairwiseAllToAll(Transport& transport, const Operation& operation, std::span<const std::byte> in,
                         std::span<std::byte> out) {
   const int world = transport.world();
   const int rank = transport.rank();
@@ -56,12 +60,12 @@ Status PairwiseAllToAll(Transport& transport, uint32_t operation, std::span<cons
 }
 
 Status SendBulk(Transport& transport, std::span<const std::byte> data, int peer) {
-  RM_TRY(SendSegments(transport, kBulk, data, peer));
+  RM_TRY(SendSegments(transport, Transfer(data.size()), data, peer));
   return transport.Flush();
 }
 
 Status ReceiveBulk(Transport& transport, std::span<std::byte> data, int peer) {
-  return ReceiveSegments(transport, kBulk, data, peer);
+  return ReceiveSegments(transport, Transfer(data.size()), data, peer);
 }
 
 }  // namespace ringmaster::fabric

@@ -6,7 +6,7 @@
 
 namespace ringmaster::fabric {
 
-Status ReferenceAllReduce(Transport& transport, uint32_t operation, std::span<std::byte> data,
+Status ReferenceAllReduce(Transport& transport, const Operation& operation, std::span<std::byte> data,
                           const Combiner& combiner) {
   const size_t segment = transport.segment_bytes();
   const size_t count = (data.size() + segment - 1) / segment;

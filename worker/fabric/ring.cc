@@ -16,7 +16,7 @@ constexpr size_t kShortestInRing = 16 << 10;
 
 struct Ring {
   Transport& transport;
-  uint32_t operation;
+  Operation operation;
   Shares shares;
 
   int world() const { return transport.world(); }
@@ -24,7 +24,7 @@ struct Ring {
   int previous() const { return (transport.rank() + world() - 1) % world(); }
 };
 
-Ring MakeRing(Transport& transport, uint32_t operation, std::span<std::byte> data, size_t share) {
+Ring MakeRing(Transport& transport, const Operation& operation, std::span<std::byte> data, size_t share) {
   return {transport, operation, Cut(data, share, transport.segment_bytes(), kShortestInRing)};
 }
 
@@ -60,7 +60,7 @@ Status RunRing(const Ring& ring, uint32_t steps, int first,
 
 }  // namespace
 
-Status RingAllReduce(Transport& transport, uint32_t operation, std::span<std::byte> data,
+Status RingAllReduce(Transport& transport, const Operation& operation, std::span<std::byte> data,
                      const Combiner& combiner) {
   const auto rounds = static_cast<uint32_t>(transport.world() - 1);
   const Ring ring = MakeRing(transport, operation, data, PartBytes(data.size(), transport.world()));
@@ -73,7 +73,7 @@ Status RingAllReduce(Transport& transport, uint32_t operation, std::span<std::by
 }
 
 // Between two ranks a ring would send the same bytes in twice as many rounds.
-Status ExchangeAllReduce(Transport& transport, uint32_t operation, std::span<std::byte> data,
+Status ExchangeAllReduce(Transport& transport, const Operation& operation, std::span<std::byte> data,
                          const Combiner& combiner) {
   const int peer = 1 - transport.rank();
   const auto action = peer == 0 ? PostedReceive::Action::kPrepend : PostedReceive::Action::kAppend;
@@ -94,7 +94,7 @@ Status ExchangeAllReduce(Transport& transport, uint32_t operation, std::span<std
   return transport.Flush();
 }
 
-Status RingReduceScatter(Transport& transport, uint32_t operation, std::span<std::byte> data,
+Status RingReduceScatter(Transport& transport, const Operation& operation, std::span<std::byte> data,
                          const Combiner& combiner) {
   const int world = transport.world();
   const Ring ring = MakeRing(transport, operation, data, data.size() / world);
@@ -104,7 +104,7 @@ Status RingReduceScatter(Transport& transport, uint32_t operation, std::span<std
                  });
 }
 
-Status RingAllGather(Transport& transport, uint32_t operation, std::span<std::byte> data) {
+Status RingAllGather(Transport& transport, const Operation& operation, std::span<std::byte> data) {
   const int world = transport.world();
   const Ring ring = MakeRing(transport, operation, data, data.size() / world);
   return RunRing(ring, static_cast<uint32_t>(world - 1), (transport.rank() + world - 1) % world,

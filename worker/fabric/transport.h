@@ -14,13 +14,14 @@
 
 #include "base/result.h"
 #include "worker/fabric/combine.h"
+#include "worker/fabric/operation.h"
 
 namespace ringmaster::fabric {
 
 // Travels with every message. The receiver compares it with the tag it expects, so that ranks which do not
 // run the same operation notice.
 struct Tag {
-  uint32_t operation = 0;
+  Operation operation;
   uint32_t step = 0;
   bool operator==(const Tag&) const = default;
 };

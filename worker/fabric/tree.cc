@@ -19,7 +19,7 @@ struct View {
 
 }  // namespace
 
-Status TreeBroadcast(Transport& transport, uint32_t operation, std::span<std::byte> data, int root) {
+Status TreeBroadcast(Transport& transport, const Operation& operation, std::span<std::byte> data, int root) {
   const View view(transport, root);
   int distance = 1;
   while (distance < view.world && (view.me & distance) == 0) distance *= 2;
@@ -34,7 +34,7 @@ Status TreeBroadcast(Transport& transport, uint32_t operation, std::span<std::by
   return transport.Flush();
 }
 
-Status TreeReduce(Transport& transport, uint32_t operation, std::span<std::byte> data,
+Status TreeReduce(Transport& transport, const Operation& operation, std::span<std::byte> data,
                   const Combiner& combiner, int root) {
   const View view(transport, root);
   for (int distance = 1; distance < view.world; distance *= 2) {
@@ -50,7 +50,7 @@ Status TreeReduce(Transport& transport, uint32_t operation, std::span<std::byte>
   return Ok();
 }
 
-Status ChainBroadcast(Transport& transport, uint32_t operation, std::span<std::byte> data, int root) {
+Status ChainBroadcast(Transport& transport, const Operation& operation, std::span<std::byte> data, int root) {
   constexpr size_t kAhead = 16;
   const View view(transport, root);
   const int previous = view.Rank(view.me + view.world - 1);
@@ -77,7 +77,7 @@ Status ChainBroadcast(Transport& transport, uint32_t operation, std::span<std::b
   return transport.Flush();
 }
 
-Status RingReduce(Transport& transport, uint32_t operation, std::span<std::byte> data,
+Status RingReduce(Transport& transport, const Operation& operation, std::span<std::byte> data,
                   const Combiner& combiner, int root) {
   const int world = transport.world();
   const size_t elements = data.size() / kElementBytes;

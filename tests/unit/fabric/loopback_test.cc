@@ -81,7 +81,7 @@ TEST_P(LoopbackWorld, LargeAllReduce) {
 
 INSTANTIATE_TEST_SUITE_P(Worlds, LoopbackWorld, ::testing::ValuesIn(Worlds()));
 
-using Algorithm = Status (*)(Transport&, uint32_t, std::span<std::byte>, const Combiner&);
+using Algorithm = Status (*)(Transport&, const Operation&, std::span<std::byte>, const Combiner&);
 
 // A communicator chooses the algorithm by world and size; here each algorithm runs in every world.
 TEST(Loopback, EveryAllReduceEqualsTheReference) {
@@ -101,7 +101,7 @@ TEST(Loopback, EveryAllReduceEqualsTheReference) {
         const auto statuses = RunRanks(domain, world, [&](std::unique_ptr<Transport> transport) {
           std::vector<int32_t>& own = data[transport->rank()];
           for (size_t i = 0; i < elements; ++i) own.push_back(input(transport->rank(), i));
-          return algorithm(*transport, 0, std::as_writable_bytes(std::span(own)), sum);
+          return algorithm(*transport, {}, std::as_writable_bytes(std::span(own)), sum);
         });
         for (const Status& status : statuses) ASSERT_TRUE(status.ok()) << status.error().message;
         if (want.empty()) want = data[0];
@@ -135,7 +135,7 @@ TEST(Loopback, FloatBitsDoNotDependOnTiming) {
           own.resize(elements);
           for (size_t i = 0; i < elements; ++i)
             own[i] = static_cast<float>(SplitMix64(KeyedRandom(7, transport->rank(), i)).Uniform() - 0.5);
-          return algorithm(*transport, 0, std::as_writable_bytes(std::span(own)), sum);
+          return algorithm(*transport, {}, std::as_writable_bytes(std::span(own)), sum);
         });
         for (const Status& status : statuses) ASSERT_TRUE(status.ok()) << status.error().message;
         if (first.empty()) first = data[0];
@@ -221,7 +221,7 @@ TEST_P(LoopbackDeath, AtEveryMessageOfEveryAllReduce) {
       options.max_delay = 5;
       const auto program = [&](std::unique_ptr<Transport> transport) -> Status {
         std::vector<int32_t> data(700, 1);
-        RM_TRY(algorithm(*transport, 0, std::as_writable_bytes(std::span(data)), sum));
+        RM_TRY(algorithm(*transport, {}, std::as_writable_bytes(std::span(data)), sum));
         if (data.front() != world || data.back() != world) return Error{Code::kInternal, "wrong sum"};
         return Ok();
       };

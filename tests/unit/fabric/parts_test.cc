@@ -303,14 +303,14 @@ TEST(Channel, RejectsUnexpectedMessages) {
   const PostedReceive receive{data, PostedReceive::Action::kCopy, {}};
   const auto rejected = [&](uint64_t sequence, Tag tag, size_t bytes) {
     Channel channel;
-    EXPECT_TRUE(channel.Post({1, 2}, receive).ok());
+    EXPECT_TRUE(channel.Post({{1}, 2}, receive).ok());
     return !channel.OnMessage(sequence, tag, Bytes(bytes, 1)).ok();
   };
-  EXPECT_FALSE(rejected(0, {1, 2}, 8));
-  EXPECT_TRUE(rejected(0, {1, 3}, 8));
-  EXPECT_TRUE(rejected(0, {2, 2}, 8));
-  EXPECT_TRUE(rejected(0, {1, 2}, 4));
-  EXPECT_TRUE(rejected(Channel::kWindow, {1, 2}, 8));
+  EXPECT_FALSE(rejected(0, {{1}, 2}, 8));
+  EXPECT_TRUE(rejected(0, {{1}, 3}, 8));
+  EXPECT_TRUE(rejected(0, {{2}, 2}, 8));
+  EXPECT_TRUE(rejected(0, {{1}, 2}, 4));
+  EXPECT_TRUE(rejected(Channel::kWindow, {{1}, 2}, 8));
 }
 
 TEST(Fabric, RejectsInvalidArguments) {

@@ -189,12 +189,12 @@ void GetFromAPeerThatIsGone(bool dead) {
     own.regions = {{reinterpret_cast<uint64_t>(data.data()), kBytes, memory.regions.front().key()}};
     RM_ASSIGN(auto infos, rma::ExchangePeerInfo(host.get(), own));
     RM_TRY(group->Connect(std::move(infos)));
-    RM_TRY(group->Expose(data));
+    RM_TRY(group->Expose(data, {}));
     if (member.id() == 0) {
       RM_TRY(group->Get(1, 0, data));
       RM_TRY(group->WaitForGets());
     }
-    RM_TRY(group->Expose(data));
+    RM_TRY(group->Expose(data, {}));
     if (member.id() == 1) group.reset();
     member.Send("ready");
     member.Receive();
@@ -254,7 +254,7 @@ TEST(PeerInfo, IncompatibleMembers) {
   EXPECT_EQ(rma::WhyIncompatible({unable, supported}), "rank 0: no GPU");
   EXPECT_EQ(rma::WhyIncompatible({supported, supported, smaller}),
             "rank 2 has 2048 bytes of scratch memory, rank 0 has 4096");
-  EXPECT_EQ(rma::WhyIncompatible({supported, *decoded}), "rank 1 runs another build: protocol 2, not 1");
+  EXPECT_EQ(rma::WhyIncompatible({supported, *decoded}), "rank 1 runs another build: protocol 3, not 2");
 }
 
 TEST(PeerInfo, TransportsOfGpuMemory) {

@@ -45,14 +45,14 @@ TEST(UcxCredit, ABufferedMessageIsCreditedOnDelivery) {
   const std::vector<std::byte> message(64, std::byte{7});
   std::vector<std::byte> delivered(64);
   const uint64_t before = to->worker().messages();
-  for (uint32_t i = 0; i < Channel::kWindow; ++i) ASSERT_TRUE(sender->Send(1, {0, i}, message).ok());
+  for (uint32_t i = 0; i < Channel::kWindow; ++i) ASSERT_TRUE(sender->Send(1, {{}, i}, message).ok());
   ASSERT_TRUE(Drive(from.get(), to.get(), [&] {
     return to->worker().messages() - before == Channel::kWindow;
   })) << "the messages did not arrive";
 
   const uint64_t received = from->worker().messages();
   for (uint32_t i = 0; i < Channel::kWindow; ++i)
-    ASSERT_TRUE(receiver->Post(0, {0, i}, {delivered, PostedReceive::Action::kCopy, {}}).ok());
+    ASSERT_TRUE(receiver->Post(0, {{}, i}, {delivered, PostedReceive::Action::kCopy, {}}).ok());
   EXPECT_EQ(delivered, message);
   EXPECT_TRUE(Drive(from.get(), to.get(), [&] { return from->worker().messages() > received; }))
       << "the sender got no credit";

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "worker/fabric/operation.h"
 
 namespace ringmaster::fabric::rma {
 namespace {
@@ -50,7 +51,7 @@ class RmaCommunicator final : public AsyncCommunicator {
   Status AllToAll(std::span<const std::byte> in, std::span<std::byte> out) override {
     return Finalize(DoAllToAll(in, out));
   }
-  Status Barrier() override { return group_->Expose({}); }
+  Status Barrier() override { return group_->Expose({}, Next(MakeCall(OperationKind::kBarrier))); }
   Status Send(std::span<const std::byte> data, int peer) override {
     RM_TRY(work_->Wait());
     return group_->Send(peer, data);
@@ -68,6 +69,7 @@ class RmaCommunicator final : public AsyncCommunicator {
   Status Finish() override { return Ok(); }  // each StartAllReduce completes its operation
 
  private:
+  Operation Next(uint32_t call) { return {operations_++, call, 0}; }
   size_t Others() const { return static_cast<size_t>(world()) - 1; }
   // Returns the index of the peer's operand among those of the peers.
   size_t OperandIndex(int peer) const { return static_cast<size_t>(peer < rank() ? peer : peer - 1); }
@@ -115,13 +117,14 @@ class RmaCommunicator final : public AsyncCommunicator {
   }
 
   Status DoAllReduce(std::span<std::byte> data, const Combiner& combiner) {
+    const Operation operation = Next(MakeCall(OperationKind::kAllReduce, &combiner));
     RM_TRY(work_->Wait());
     if (world() == 1 || data.empty()) return Ok();
-    RM_TRY(group_->Expose(data));
+    RM_TRY(group_->Expose(data, operation));
     if (data.size() * Others() <= kSmallBytes && data.size() <= MaxPieceBytes()) {
       const std::span<std::byte> operands = ScratchHalf(0).first(data.size() * Others());
       RM_TRY(GetOperands(0, operands));
-      RM_TRY(group_->Expose({}));  // no peer reads our data any more
+      RM_TRY(group_->Expose({}, operation));  // no peer reads our data any more
       work_->Combine({data, operands, rank(), combiner});
       return Ok();
     }
@@ -134,52 +137,56 @@ class RmaCommunicator final : public AsyncCommunicator {
     };
     const auto [begin, own] = share_of(rank());
     RM_TRY(ReduceShare(own, begin, combiner));
-    RM_TRY(group_->Expose(data));  // the sums are ready, and no peer reads our operands any more
+    RM_TRY(group_->Expose(data, operation));  // the sums are ready, and no peer reads our operands any more
     for (int q = 0; q < world(); ++q) {
       if (q == rank()) continue;
       const auto [offset, theirs] = share_of(q);
       RM_TRY(group_->Get(q, offset, theirs));
     }
     RM_TRY(group_->WaitForGets());
-    return group_->Expose({});
+    return group_->Expose({}, operation);
   }
 
   Status DoReduceScatter(std::span<std::byte> data, const Combiner& combiner) {
+    const Operation operation = Next(MakeCall(OperationKind::kReduceScatter, &combiner));
     const size_t share = data.size() / static_cast<size_t>(world());
     if (share * static_cast<size_t>(world()) != data.size() || share % kElementBytes != 0)
       return UnequalShares("reduce-scatter", data.size());
     RM_TRY(work_->Wait());
     if (world() == 1 || data.empty()) return Ok();
-    RM_TRY(group_->Expose(data));
+    RM_TRY(group_->Expose(data, operation));
     const size_t begin = share * static_cast<size_t>(rank());
     RM_TRY(ReduceShare(data.subspan(begin, share), begin, combiner));
-    return group_->Expose({});
+    return group_->Expose({}, operation);
   }
 
   Status DoAllGather(std::span<std::byte> data) {
+    const Operation operation = Next(MakeCall(OperationKind::kAllGather));
     const size_t share = data.size() / static_cast<size_t>(world());
     if (share * static_cast<size_t>(world()) != data.size()) return UnequalShares("all-gather", data.size());
     RM_TRY(work_->Wait());
     if (world() == 1 || data.empty()) return Ok();
-    RM_TRY(group_->Expose(data));
+    RM_TRY(group_->Expose(data, operation));
     for (int q = 0; q < world(); ++q) {
       const size_t begin = share * static_cast<size_t>(q);
       if (q != rank()) RM_TRY(group_->Get(q, begin, data.subspan(begin, share)));
     }
     RM_TRY(group_->WaitForGets());
-    return group_->Expose({});
+    return group_->Expose({}, operation);
   }
 
   Status DoBroadcast(std::span<std::byte> data, int root) {
+    const Operation operation = Next(MakeCall(OperationKind::kBroadcast, nullptr, root));
     RM_TRY(work_->Wait());
     if (world() == 1 || data.empty()) return Ok();
-    RM_TRY(group_->Expose(data));
+    RM_TRY(group_->Expose(data, operation));
     if (rank() != root) RM_TRY(group_->Get(root, 0, data));
     RM_TRY(group_->WaitForGets());
-    return group_->Expose({});
+    return group_->Expose({}, operation);
   }
 
   Status DoAllToAll(std::span<const std::byte> in, std::span<std::byte> out) {
+    const Operation operation = Next(MakeCall(OperationKind::kAllToAll));
     const size_t share = in.size() / static_cast<size_t>(world());
     if (share * static_cast<size_t>(world()) != in.size() || out.size() != in.size())
       return UnequalShares("all-to-all", in.size());
@@ -188,14 +195,15 @@ class RmaCommunicator final : public AsyncCommunicator {
     const size_t own = share * static_cast<size_t>(rank());
     work_->Copy(out.subspan(own, share), in.subspan(own, share));
     if (world() == 1) return Ok();
-    RM_TRY(group_->Expose(in));
+    RM_TRY(group_->Expose(in, operation));
     for (int q = 0; q < world(); ++q)
       if (q != rank()) RM_TRY(group_->Get(q, own, out.subspan(share * static_cast<size_t>(q), share)));
     RM_TRY(group_->WaitForGets());
-    return group_->Expose({});
+    return group_->Expose({}, operation);
   }
 
   const std::unique_ptr<Group> group_;
+  uint32_t operations_ = 0;
   DeviceWork* const work_;
   const std::span<std::byte> scratch_;
 };

@@ -79,6 +79,7 @@ void Group::OnMessage(const ucx::Header& header, std::span<const std::byte> data
     case ucx::Kind::kExpose:
       peer.exposures = header.sequence;
       peer.exposed[header.sequence % 2] = location;
+      peer.operations[header.sequence % 2] = {header.operation, header.call, location.bytes};
       return;
     case ucx::Kind::kSend:
       peer.sends_announced = header.sequence;
@@ -111,9 +112,11 @@ Result<Group::DataLocation> Group::Locate(std::span<const std::byte> data) const
       .bytes = data.size()};
 }
 
-void Group::SendControl(Peer& peer, ucx::Kind kind, uint64_t sequence, const DataLocation& location) {
-  peer.endpoint->Send({generation(), sequence, 0, 0, rank(), kind, 0},
-                      std::as_bytes(std::span(&location, 1)));
+void Group::SendControl(Peer& peer, ucx::Kind kind, uint64_t sequence, const DataLocation& location,
+                        const Operation& operation) {
+  ucx::Header header = {generation(), sequence, operation.number, 0, rank(), kind, 0};
+  header.call = operation.call;
+  peer.endpoint->Send(header, std::as_bytes(std::span(&location, 1)));
 }
 
 // A peer that fails when nothing depends on it any more has done its part and left.
@@ -174,23 +177,26 @@ bool Group::AllSent() const {
   });
 }
 
-Status Group::Expose(std::span<const std::byte> own) {
+Status Group::Expose(std::span<const std::byte> own, const Operation& operation) {
   RM_TRY(Check());
   const Result<DataLocation> location = Locate(own);
   if (!location.ok()) return Fail(location.error());
   ++exposures_;
   for (Peer& peer : peers_)
-    if (peer.endpoint != nullptr) SendControl(peer, ucx::Kind::kExpose, exposures_, *location);
+    if (peer.endpoint != nullptr) SendControl(peer, ucx::Kind::kExpose, exposures_, *location, operation);
   const auto has_exposed = [this](const Peer& peer) {
     return peer.endpoint == nullptr || peer.exposures >= exposures_;
   };
   RM_TRY(WaitUntil([&] { return std::ranges::all_of(peers_, has_exposed) && AllSent(); },
                    [&](int q) { return !has_exposed(peers_[static_cast<size_t>(q)]); }));
-  for (Peer& peer : peers_) {
+  for (int q = 0; q < world(); ++q) {
+    Peer& peer = peers_[static_cast<size_t>(q)];
     peer.current = peer.exposed[exposures_ % 2];
-    if (peer.endpoint != nullptr && peer.current.bytes != own.size())
-      return Fail({Code::kInternal,
-                   fmt::format("a member exposes {} bytes, this one {}", peer.current.bytes, own.size())});
+    const Operation here = {operation.number, operation.call, own.size()};
+    const Operation& there = peer.operations[exposures_ % 2];
+    if (peer.endpoint != nullptr && here != there)
+      return Fail({Code::kInternal, fmt::format("the ranks call different operations: {} here, {} at rank {}",
+                                                Describe(here), Describe(there), q)});
   }
   return Ok();
 }
@@ -242,7 +248,7 @@ Status Group::WaitForGets() {
 }
 
 Result<std::optional<int>> Group::ProbePeers(std::span<std::byte> scratch) {
-  RM_TRY(Expose(scratch));
+  RM_TRY(Expose(scratch, {}));
   std::optional<int> unread;
   for (int q = 0; q < world(); ++q) {
     Peer& peer = peers_[static_cast<size_t>(q)];
@@ -254,7 +260,7 @@ Result<std::optional<int>> Group::ProbePeers(std::span<std::byte> scratch) {
     }
     if (peer.endpoint->get_failed()) unread = q;
   }
-  RM_TRY(Expose({}));
+  RM_TRY(Expose({}, {}));
   return unread;
 }
 

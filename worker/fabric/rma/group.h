@@ -26,6 +26,7 @@
 
 #include "base/result.h"
 #include "base/time.h"
+#include "worker/fabric/operation.h"
 #include "worker/fabric/rma/peer_info.h"
 #include "worker/fabric/stall.h"
 #include "worker/fabric/ucx/context.h"
@@ -75,8 +76,10 @@ class Group {
   Result<std::optional<int>> ProbePeers(std::span<std::byte> scratch);
 
   // Exposes `own` to all and waits until all others have made the same call; so Expose({}) is a barrier.
+  // `operation`: what this member calls; kInternal when another member calls something else. Its `bytes` are
+  // those of `own`.
   // REQUIRES: `own` is in a registered region, or empty; all members expose the same number of bytes.
-  Status Expose(std::span<const std::byte> own);
+  Status Expose(std::span<const std::byte> own, const Operation& operation);
   // Starts to read the peer's data at `offset` of what it exposed, or sent, last.
   Status Get(int peer, size_t offset, std::span<std::byte> to);
   // Waits until all started gets are complete.
@@ -102,6 +105,7 @@ class Group {
     std::map<uint32_t, ucx::RemoteKey> keys;  // by region, unpacked on first use; destroyed before endpoint
     uint64_t exposures = 0;                   // received from the peer
     DataLocation exposed[2];                  // the last two, by parity: the peer may be one ahead
+    Operation operations[2];                  // for which it exposed them
     uint64_t sends_announced = 0;             // by the peer
     uint64_t sends_acknowledged = 0;          // by the peer
     DataLocation send_location;               // of the last announced send
@@ -113,7 +117,8 @@ class Group {
   Group(const Memory* memory, const Options& options);
   void OnMessage(const ucx::Header& header, std::span<const std::byte> data);
   Result<DataLocation> Locate(std::span<const std::byte> data) const;
-  void SendControl(Peer& peer, ucx::Kind kind, uint64_t sequence, const DataLocation& location);
+  void SendControl(Peer& peer, ucx::Kind kind, uint64_t sequence, const DataLocation& location,
+                   const Operation& operation = {});
   Result<const ucx::RemoteKey*> RemoteKeyOf(Peer& peer, uint32_t region);
   // Makes progress until `done`. `needs(q)`: whether `done` still depends on rank q.
   Status WaitUntil(const std::function<bool()>& done, const std::function<bool(int)>& needs);

@@ -24,7 +24,7 @@ struct MemoryRegionInfo {
 };
 
 // Grows when the PeerInfo, or the messages that members exchange, change incompatibly.
-inline constexpr uint32_t kProtocol = 1;
+inline constexpr uint32_t kProtocol = 2;
 
 struct PeerInfo {
   std::string unsupported_reason;  // empty: the member supports RMA

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "worker/fabric/copy.h"
+#include "worker/fabric/operation.h"
 
 namespace ringmaster::fabric::shm {
 namespace {
@@ -33,32 +34,47 @@ Range Share(size_t total, int q, int world) {
   return {begin, std::min(each, total - begin)};
 }
 
-uint32_t OperationTag(Kind kind, const Combiner* combiner, int root) {
-  uint32_t tag = static_cast<uint32_t>(kind);
-  if (combiner != nullptr)
-    tag |= static_cast<uint32_t>(combiner->element) << 8 | static_cast<uint32_t>(combiner->op) << 9;
-  return tag | static_cast<uint32_t>(root + 1) << 16;
-}
-
 }  // namespace
 
-Result<bool> Collectives::Begin(std::span<const std::byte> data, uint32_t tag, int source) {
-  const uint64_t half = operations_++ % 2;
+uint64_t Collectives::Announce(uint32_t call, uint64_t bytes) {
+  half_ = 1 - half_;
+  group_.own().operations[half_] = {operations_++, call, bytes};
+  return half_;
+}
+
+Status Collectives::Skip() {
+  ++operations_;
+  return group_.VerifyAll();
+}
+
+Status Collectives::CompareCalls() {
+  const Operation own = group_.own().operations[half_];
+  for (int q = 0; q < group_.world(); ++q) {
+    // Copy it before comparing it: a peer that has left the generation may change it any time.
+    const Operation other = group_.page(q).operations[half_];
+    if (other == own) continue;
+    RM_TRY(group_.VerifyAll());
+    return group_.Fail(
+        {Code::kInternal, fmt::format("the ranks call different operations: {} here, {} at rank {}",
+                                      Describe(own), Describe(other), q)});
+  }
+  return Ok();
+}
+
+Result<bool> Collectives::Begin(std::span<const std::byte> data, uint32_t call, int source) {
+  const uint64_t half = Announce(call, data.size());
   Descriptor& own = group_.own().descriptors[half];
   const auto place = group_.domain().Find(data.data(), data.size());
-  own = {place ? place->segment : 0, place ? place->offset : 0, data.size(), tag, place ? 0u : 1u};
+  own = {place ? place->segment : 0, place ? place->offset : 0, data.size(), place ? 0u : 1u};
   RM_TRY(group_.AwaitAll(group_.Publish()));
-  // Copy the descriptors before checking them: a peer that has left the generation may change them any time.
+  RM_TRY(CompareCalls());
+  // Copy the descriptors before using them, as in CompareCalls.
   std::vector<Descriptor> all(group_.world());
   for (int q = 0; q < group_.world(); ++q) all[q] = group_.page(q).descriptors[half];
   RM_TRY(group_.VerifyAll());
   bool direct = true;
   published_.assign(group_.world(), nullptr);
   for (int q = 0; q < group_.world(); ++q) {
-    if (all[q].kind != tag || all[q].bytes != data.size())
-      return group_.Fail({Code::kInternal,
-                          fmt::format("rank {} runs another operation (tag {:#x}, {} bytes; here {:#x}, {})",
-                                      q, all[q].kind, all[q].bytes, tag, data.size())});
     if (source >= 0 && source != q) continue;
     published_[q] = q == group_.rank() ? data.data() : group_.Data(q, all[q]);
     if (all[q].staged != 0) {
@@ -92,53 +108,45 @@ Status Collectives::Copy(int q, std::byte* dst, const std::byte* src, size_t byt
   return Ok();
 }
 
-Status Collectives::Barrier() { return group_.AwaitAll(group_.Publish()); }
-
-Status Collectives::SmallReduce(std::span<std::byte> data, const Combiner& combiner, uint32_t tag) {
-  const uint64_t half = operations_++ % 2;
-  CopyBytes(group_.own().small[half].data, data.data(), data.size());
-  group_.own().small_heads[half] = {tag, static_cast<uint32_t>(data.size())};
+Status Collectives::Barrier() {
+  Announce(MakeCall(OperationKind::kBarrier), 0);
   RM_TRY(group_.AwaitAll(group_.Publish()));
+  return CompareCalls();
+}
+
+Status Collectives::SmallReduce(std::span<std::byte> data, const Combiner& combiner, uint32_t call) {
+  const uint64_t half = Announce(call, data.size());
+  CopyBytes(group_.own().small[half].data, data.data(), data.size());
+  RM_TRY(group_.AwaitAll(group_.Publish()));
+  RM_TRY(CompareCalls());
   const std::byte* sources[kMaxRanks];
-  for (int q = 0; q < group_.world(); ++q) {
-    const SmallHead& head = group_.page(q).small_heads[half];
-    if (head.kind != tag || head.bytes != data.size()) {
-      RM_TRY(group_.VerifyAll());
-      return group_.Fail({Code::kInternal, fmt::format("rank {} runs another operation", q)});
-    }
-    sources[q] = group_.page(q).small[half].data;
-  }
+  for (int q = 0; q < group_.world(); ++q) sources[q] = group_.page(q).small[half].data;
   combiner.Combine(data.data(), {sources, static_cast<size_t>(group_.world())}, data.size() / kElementBytes);
   return group_.VerifyAll();
 }
 
 // Every rank stages its data and sums all of it: one wait instead of three, and no second copy.
-Status Collectives::ReduceAtOnce(std::span<std::byte> data, const Combiner& combiner, uint32_t tag) {
-  const uint64_t half = operations_++ % 2;
+Status Collectives::ReduceAtOnce(std::span<std::byte> data, const Combiner& combiner, uint32_t call) {
   const size_t number = pieces_++;
-  group_.own().descriptors[half] = {0, 0, data.size(), tag, 1u};
+  Announce(call, data.size());
   CopyBytes(OwnStaging(number, 0), data.data(), data.size());
   RM_TRY(group_.AwaitAll(group_.Publish()));
+  RM_TRY(CompareCalls());
   const std::byte* sources[kMaxRanks];
-  for (int q = 0; q < group_.world(); ++q) {
-    const Descriptor& other = group_.page(q).descriptors[half];
-    if (other.kind != tag || other.bytes != data.size()) {
-      RM_TRY(group_.VerifyAll());
-      return group_.Fail({Code::kInternal, fmt::format("rank {} runs another operation", q)});
-    }
+  for (int q = 0; q < group_.world(); ++q)
     sources[q] = q == group_.rank() ? data.data() : Staging(q, number, 0);
-  }
   combiner.Combine(data.data(), {sources, static_cast<size_t>(group_.world())}, data.size() / kElementBytes);
   return group_.VerifyAll();
 }
 
 Status Collectives::Reduce(std::span<std::byte> data, const Combiner& combiner, int root) {
-  if (group_.world() == 1 || data.empty()) return group_.VerifyAll();
-  const uint32_t tag = OperationTag(root < 0 ? Kind::kAllReduce : Kind::kReduce, &combiner, root);
-  if (data.size() <= kSmallBytes) return SmallReduce(data, combiner, tag);
+  if (group_.world() == 1 || data.empty()) return Skip();
+  const uint32_t call =
+      MakeCall(root < 0 ? OperationKind::kAllReduce : OperationKind::kReduce, &combiner, root);
+  if (data.size() <= kSmallBytes) return SmallReduce(data, combiner, call);
   if (data.size() <= std::min(kAtOnceBytes, kAtOnceReads / group_.world()))
-    return ReduceAtOnce(data, combiner, tag);
-  RM_ASSIGN(const bool direct, Begin(data, tag, -1));
+    return ReduceAtOnce(data, combiner, call);
+  RM_ASSIGN(const bool direct, Begin(data, call, -1));
   return direct ? ReduceDirect(data, combiner, root) : ReduceStaged(data, combiner, root);
 }
 
@@ -228,9 +236,9 @@ Status Collectives::ReduceStaged(std::span<std::byte> data, const Combiner& comb
 Status Collectives::ReduceScatter(std::span<std::byte> data, const Combiner& combiner) {
   const int world = group_.world();
   const int rank = group_.rank();
-  if (world == 1 || data.empty()) return group_.VerifyAll();
+  if (world == 1 || data.empty()) return Skip();
   const size_t share = data.size() / world;
-  RM_ASSIGN(const bool direct, Begin(data, OperationTag(Kind::kReduceScatter, &combiner, 0), -1));
+  RM_ASSIGN(const bool direct, Begin(data, MakeCall(OperationKind::kReduceScatter, &combiner), -1));
   std::vector<const std::byte*> sources(world);
   std::byte* own = data.data() + rank * share;
   if (direct) {
@@ -258,9 +266,9 @@ Status Collectives::ReduceScatter(std::span<std::byte> data, const Combiner& com
 Status Collectives::AllGather(std::span<std::byte> data) {
   const int world = group_.world();
   const int rank = group_.rank();
-  if (world == 1 || data.empty()) return group_.VerifyAll();
+  if (world == 1 || data.empty()) return Skip();
   const size_t share = data.size() / world;
-  RM_ASSIGN(const bool direct, Begin(data, OperationTag(Kind::kAllGather, nullptr, 0), -1));
+  RM_ASSIGN(const bool direct, Begin(data, MakeCall(OperationKind::kAllGather), -1));
   if (direct) {
     for (int d = 1; d < world; ++d) {
       const int q = (rank + d) % world;
@@ -280,8 +288,8 @@ Status Collectives::AllGather(std::span<std::byte> data) {
 }
 
 Status Collectives::Broadcast(std::span<std::byte> data, int root) {
-  if (group_.world() == 1 || data.empty()) return group_.VerifyAll();
-  RM_ASSIGN(const bool direct, Begin(data, OperationTag(Kind::kBroadcast, nullptr, root), root));
+  if (group_.world() == 1 || data.empty()) return Skip();
+  RM_ASSIGN(const bool direct, Begin(data, MakeCall(OperationKind::kBroadcast, nullptr, root), root));
   const bool source = root == group_.rank();
   if (direct) {
     if (!source) RM_TRY(Copy(root, data.data(), published_[root], data.size()));
@@ -301,10 +309,10 @@ Status Collectives::AllToAll(std::span<const std::byte> in, std::span<std::byte>
   const int world = group_.world();
   const int rank = group_.rank();
   const size_t share = in.size() / world;
-  if (in.empty()) return group_.VerifyAll();
+  if (in.empty()) return Skip();
   CopyBytes(out.data() + rank * share, in.data() + rank * share, share);
-  if (world == 1) return group_.VerifyAll();
-  RM_ASSIGN(const bool direct, Begin(in, OperationTag(Kind::kAllToAll, nullptr, 0), -1));
+  if (world == 1) return Skip();
+  RM_ASSIGN(const bool direct, Begin(in, MakeCall(OperationKind::kAllToAll), -1));
   if (direct) {
     for (int d = 1; d < world; ++d) {
       const int q = (rank + d) % world;

@@ -22,15 +22,6 @@
 
 namespace ringmaster::fabric::shm {
 
-enum class Kind : uint32_t {
-  kAllReduce = 1,
-  kReduceScatter,
-  kAllGather,
-  kBroadcast,
-  kReduce,
-  kAllToAll,
-};
-
 // The collectives of one generation. Not thread-safe.
 class Collectives {
  public:
@@ -45,14 +36,20 @@ class Collectives {
   Status Barrier();
 
  private:
-  Status SmallReduce(std::span<std::byte> data, const Combiner& combiner, uint32_t tag);
-  Status ReduceAtOnce(std::span<std::byte> data, const Combiner& combiner, uint32_t tag);
+  Status SmallReduce(std::span<std::byte> data, const Combiner& combiner, uint32_t call);
+  Status ReduceAtOnce(std::span<std::byte> data, const Combiner& combiner, uint32_t call);
   Status ReduceDirect(std::span<std::byte> data, const Combiner& combiner, int root);
   Status ReduceStaged(std::span<std::byte> data, const Combiner& combiner, int root);
 
   // Publishes where `data` is and waits until all ranks have. Returns whether the data of every rank (or of
   // `source` alone, unless it is -1) can be read in place.
-  Result<bool> Begin(std::span<const std::byte> data, uint32_t tag, int source);
+  Result<bool> Begin(std::span<const std::byte> data, uint32_t call, int source);
+  // Every collective announces itself before its first phase; returns the half that its data may use.
+  uint64_t Announce(uint32_t call, uint64_t bytes);
+  // An operation without data, or in a world of one, only counts.
+  Status Skip();
+  // Compares what all ranks have announced. REQUIRES: all have reached the first phase of the operation.
+  Status CompareCalls();
   // Waits until all ranks have read; the caller may change its buffers then.
   Status End();
   std::byte* OwnStaging(size_t piece, size_t offset);
@@ -60,7 +57,8 @@ class Collectives {
   Status Copy(int q, std::byte* dst, const std::byte* src, size_t bytes);
 
   Group& group_;
-  uint64_t operations_ = 0;
+  uint32_t operations_ = 0;                  // called
+  uint64_t half_ = 0;                        // changes with each operation that has phases
   size_t pieces_ = 0;                        // staged so far: the parity selects the half
   std::vector<const std::byte*> published_;  // each rank's data of this operation; set by Begin
 };

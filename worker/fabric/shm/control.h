@@ -14,6 +14,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "worker/fabric/operation.h"
+
 namespace ringmaster::fabric::shm {
 
 inline constexpr size_t kMaxRanks = 256;          // on one host
@@ -33,18 +35,13 @@ struct Descriptor {
   uint64_t segment = 0;  // index in MemberAddress::segments
   uint64_t offset = 0;
   uint64_t bytes = 0;
-  uint32_t kind = 0;    // the operation, to detect mismatched calls
-  uint32_t staged = 0;  // 1: the data is not in a segment; it comes in pieces through the staging area
+  uint64_t staged = 0;  // 1: the data is not in a segment; it comes in pieces through the staging area
 };
 
-// A small message, inline. Its head is in the cache line that peers poll, so that up to 64 bytes take one
-// more line.
+// A small message, inline. The operation is in the cache line that peers poll, so that up to 64 bytes take
+// one more line.
 struct alignas(64) SmallSlot {
   std::byte data[kSmallBytes];
-};
-struct SmallHead {
-  uint32_t kind = 0;
-  uint32_t bytes = 0;
 };
 
 // One direction of a pairwise transfer; indexed by the rank of the other side.
@@ -55,7 +52,7 @@ struct alignas(64) Cell {
 
 struct ControlPage {
   static constexpr uint64_t kMagic = 0x52494e4746414231;  // "RINGFAB1"
-  static constexpr uint64_t kLayout = 5;
+  static constexpr uint64_t kLayout = 6;
 
   uint64_t magic;
   uint64_t layout;
@@ -68,14 +65,14 @@ struct ControlPage {
   std::atomic<uint64_t> stopped;  // generations up to this one are over for the owner
   std::atomic<uint64_t> ready;    // the generation that `phase`, cells and descriptors belong to
   std::atomic<uint32_t> closed;   // the Fabric was destroyed
-  SmallHead small_heads[2];       // by parity of the operation
+  Operation operations[2];        // the last two collectives, to detect mismatched calls
 
   alignas(64) std::atomic<uint32_t> sleepers;  // 1: the owner sleeps in a futex on some peer's word
   std::atomic<uint64_t> waits;                 // odd while the owner waits for a peer; grows with each wait
   std::atomic<uint64_t> looks;  // grows while the owner waits and runs: a stopped owner does not wait
 
-  alignas(64) Descriptor descriptors[2];  // by parity of the operation
-  SmallSlot small[2];                     // by parity of the operation
+  alignas(64) Descriptor descriptors[2];  // of the same collectives
+  SmallSlot small[2];
   Cell offers[kMaxRanks];
   Cell takes[kMaxRanks];
 };

@@ -21,7 +21,7 @@ Status Transfers::Send(std::span<const std::byte> data, int peer) {
   const std::atomic<uint64_t>& taken = group_.page(peer).takes[group_.rank()].count;
   uint64_t& offered = offered_[peer];
   const auto place = group_.domain().Find(data.data(), data.size());
-  offer.descriptor = {place ? place->segment : 0, place ? place->offset : 0, data.size(), 0, place ? 0u : 1u};
+  offer.descriptor = {place ? place->segment : 0, place ? place->offset : 0, data.size(), place ? 0u : 1u};
   if (place) {
     group_.StoreAndWake(offer.count, ++offered);
     return group_.AwaitWord(peer, taken, offered);

@@ -29,7 +29,9 @@ void UcxTransport::Pump(int peer) {
   while (const auto next = channel.Next()) {
     Header header = MakeHeader(Kind::kData);
     header.sequence = next->sequence;
-    header.operation = next->tag.operation;
+    header.operation = next->tag.operation.number;
+    header.call = next->tag.operation.call;
+    header.bytes = next->tag.operation.bytes;
     header.step = next->tag.step;
     header.delivered = channel.TakeCredit();
     endpoints_[peer]->Send(header, next->data);
@@ -159,8 +161,8 @@ void UcxTransport::OnMessage(const Header& header, std::span<const std::byte> da
   switch (header.kind) {
     case Kind::kData:
       channels_[header.rank].OnCredit(header.delivered);
-      if (auto status =
-              channels_[header.rank].OnMessage(header.sequence, {header.operation, header.step}, data);
+      if (auto status = channels_[header.rank].OnMessage(
+              header.sequence, {{header.operation, header.call, header.bytes}, header.step}, data);
           !status.ok())
         pending_error_ = status.error().In(fmt::format("rank {}", header.rank));
       break;

@@ -29,7 +29,10 @@ struct Header {
   Kind kind;
   uint16_t reserved;
   uint64_t delivered = 0;  // of kData and kCredit: the number of our messages that the sender has delivered
+  uint64_t bytes = 0;      // of kData: of the whole operation
+  uint32_t call = 0;       // of kData and kExpose: what the sender calls (operation.h)
+  uint32_t unused = 0;
 };
-static_assert(sizeof(Header) == 40);
+static_assert(sizeof(Header) == 56);
 
 }  // namespace ringmaster::fabric::ucx

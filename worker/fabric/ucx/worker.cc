@@ -250,7 +250,7 @@ void Endpoint::Close() {
   const ucs_status_ptr_t request = ucp_ep_close_nbx(ep_, &param);
   ep_ = nullptr;
   if (!UCS_PTR_IS_PTR(request)) return;
-  // A connection over RC whose operations are still in flight must be gone before other work goes on.
+  // A connection over RC whose operations are still in flight must be gone before other work continues.
   if (worker_.Finish([&] { return ucp_request_check_status(request) != UCS_INPROGRESS; })) {
     ucp_request_free(request);
   } else {
