@@ -105,7 +105,7 @@ class Monitoring(unittest.TestCase):
         c.kubectl("apply", "--server-side", "-f", folder() / "monitoring")
         c.wait(lambda: "prometheusrules" in c.kubectl("api-resources", "-o", "name"), "the CRDs are served")
         helm("install", "ringmaster", CHART, "-n", NAMESPACE, "--wait", "--timeout", "120s", timeout_s=150)
-        helm("upgrade", "ringmaster", CHART, "-n", NAMESPACE, "--reuse-values", "--wait",
+        helm("upgrade", "ringmaster", CHART, "-n", NAMESPACE, "--reset-then-reuse-values", "--wait",
              *(word for value in VALUES for word in ("--set", value)))
         helm("test", "ringmaster", "-n", NAMESPACE, "--timeout", "300s", timeout_s=330)
 

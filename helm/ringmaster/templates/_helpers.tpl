@@ -19,7 +19,7 @@
 
 {{- define "ringmaster.selector" -}}
 app.kubernetes.io/name: ringmaster-operator
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "ringmaster.labels" -}}

@@ -83,6 +83,44 @@ Rights Explained() {
   return rights;
 }
 
+// Returns the words of a text between two marks.
+std::set<std::string> WordsBetween(const std::string& path, const std::string& begin, const std::string& end,
+                                   char quote) {
+  std::set<std::string> words;
+  const auto text = ReadFile(path);
+  EXPECT_TRUE(text.ok()) << path;
+  const size_t from = text.ok() ? text->find(begin) : std::string::npos;
+  if (from == std::string::npos) return words;
+  const size_t to = text->find(end, from + begin.size());
+  bool inside = false;
+  for (const std::string& part :
+       Split(text->substr(from + begin.size(), to - from - begin.size()) + " ", quote)) {
+    if (inside) words.insert(part);
+    inside = !inside;
+  }
+  return words;
+}
+
+// With watchNamespaces the chart leaves the rules about these resources in the ClusterRole.
+TEST(SecurityDoc, RightsThatStayClusterWideAreListed) {
+  const std::set<std::string> first =
+      WordsBetween("helm/ringmaster/templates/rbac.yaml", "$clusterWide := list ", "}}", '"');
+  ASSERT_GT(first.size(), 5u);
+  std::set<std::string> wide;
+  const auto text = ReadFile("config/rbac.yaml");
+  ASSERT_TRUE(text.ok());
+  std::string rest = *text + "\n---\n";
+  for (size_t end = 0; (end = rest.find("\n---\n")) != std::string::npos; rest.erase(0, end + 5)) {
+    const Json object = api::NodeToJson(api::ParseYaml(rest.substr(0, end + 1)).root);
+    if (!object.is_object() || !object.contains("rules") || object.at("kind") != "ClusterRole") continue;
+    for (const Json& rule : object.at("rules")) {
+      const std::vector<std::string> resources = Strings(rule, "resources");
+      if (first.contains(resources.front())) wide.insert(resources.begin(), resources.end());
+    }
+  }
+  EXPECT_EQ(WordsBetween("docs/operate/security.md", "stay cluster-wide:", ".\n", '`'), wide);
+}
+
 TEST(SecurityDoc, EveryRightHasItsReason) {
   const Rights granted = Granted(), explained = Explained();
   EXPECT_GT(granted.size(), 20u);
