@@ -8,9 +8,11 @@ two seconds on a terminal.
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -55,6 +57,27 @@ class Progress(unittest.TestCase):
         self.assertRegex(shown, rb"\r\x1b\[Kcompiling: [23] s  two")
         self.assertTrue(shown.endswith(b"\r\x1b[K"), "the line is removed")
         self.assertNotIn(b"\n", shown)
+
+    def test_an_interrupt_ends_the_command_and_its_descendants(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with tempfile.TemporaryDirectory() as folder:
+                started = pathlib.Path(folder, "started")
+                script = f"with_progress building {folder}/log bash -c 'sleep 1000 & echo $! > {started}.new; mv {started}.new {started}; wait'"
+                words, environment = with_progress(f"trap 'rm -rf {folder}/left' EXIT; mkdir {folder}/left; {script}; echo after")
+                process = subprocess.Popen(words, env={**os.environ, **environment}, stdout=subprocess.PIPE, start_new_session=True)
+                end = time.monotonic() + 60
+                while not started.exists():
+                    self.assertLess(time.monotonic(), end)
+                    time.sleep(0.05)
+                sleeper = int(started.read_text())
+                self.addCleanup(lambda pid: pathlib.Path(f"/proc/{pid}").exists() and os.kill(pid, signal.SIGKILL), sleeper)
+                os.killpg(process.pid, number)
+                said = process.communicate(timeout=60)[0]
+                self.assertEqual((process.returncode, said), (-number, b""))
+                self.assertFalse(pathlib.Path(folder, "left").exists(), "the script's own trap has run")
+                while pathlib.Path(f"/proc/{sleeper}").exists():
+                    self.assertLess(time.monotonic(), end, "the command lives on")
+                    time.sleep(0.05)
 
     def test_a_failure_has_the_status_and_the_end_of_the_output(self):
         with tempfile.TemporaryDirectory() as folder:
