@@ -20,6 +20,20 @@ const Json& WorkerContainerOf(const Json& pod) {
   return containers.empty() ? kNone : containers[0];
 }
 
+namespace {
+
+// Returns the processor time, memory and disk of a container. The export computes nothing on devices.
+Json PlainResources(const Json& resources) {
+  Json plain = Json::object();
+  for (const char* const kind : {"requests", "limits"})
+    for (const char* const name : {"cpu", "memory", "ephemeral-storage"})
+      if (const Json& value = Child(Child(resources, kind), name); !value.is_null())
+        plain[kind][name] = value;
+  return plain;
+}
+
+}  // namespace
+
 Json ExportPod(const Json& worker, const std::string& job, const std::string& job_uid,
                const std::string& from, const std::string& to) {
   const Json& spec = Child(worker, "spec");
@@ -46,12 +60,16 @@ Json ExportPod(const Json& worker, const std::string& job, const std::string& jo
   for (const char* field : {"imagePullPolicy", "securityContext"})
     if (const Json& value = Child(trainer, field); !value.is_null()) container[field] = value;
 
+  if (Json resources = PlainResources(Child(trainer, "resources")); !resources.empty())
+    container["resources"] = std::move(resources);
+
   Json pod_spec = {{"restartPolicy", "Never"},
                    {"automountServiceAccountToken", false},
                    {"enableServiceLinks", false},
                    {"containers", Json::array({std::move(container)})},
                    {"volumes", std::move(volumes)}};
-  for (const char* field : {"imagePullSecrets", "securityContext", "nodeSelector", "tolerations", "affinity"})
+  for (const char* field : {"imagePullSecrets", "securityContext", "nodeSelector", "tolerations", "affinity",
+                            "runtimeClassName", "priorityClassName", "serviceAccountName"})
     if (const Json& value = Child(spec, field); !value.is_null()) pod_spec[field] = value;
   return {{"apiVersion", "v1"},
           {"kind", "Pod"},

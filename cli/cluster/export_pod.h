@@ -11,7 +11,8 @@
 namespace ringmaster::cli {
 
 // Builds the pod from a worker pod of the job, either an existing one or one built by operator/wiring. Copies
-// its image, volumes and security context; not its devices, credentials and gang labels. `from` and `to` are
+// its image, volumes, security context, resources, runtime class, priority and service account, which quotas
+// and admission may require; not its devices, tokens and gang labels. `from` and `to` are
 // paths in the pod. The job owns the pod, so deleting the job deletes it.
 Json ExportPod(const Json& worker, const std::string& job, const std::string& job_uid,
                const std::string& from, const std::string& to);

@@ -14,6 +14,9 @@
 
 namespace ringmaster::cli {
 
+// In the output folder: the path of the checkpoints when they are elsewhere. cli/weights reads it.
+inline constexpr const char* kCheckpointPathFile = "checkpoint_path";
+
 struct OutputPaths {
   std::string folder;
   std::string checkpoints;

@@ -156,7 +156,8 @@ void AddRun(CLI::App& app, int& exit_code) {
   command->footer(
       "Without --fresh a run continues from the newest valid checkpoint in the output folder. Ctrl-C writes\n"
       "a checkpoint and stops; a second Ctrl-C stops immediately. SIGHUP rereads FILE and applies\n"
-      "spec.workers.replicas and spec.suspend.\n"
+      "spec.workers.replicas and spec.suspend. A run outlives its terminal and records that in "
+      "events.jsonl.\n"
       "Exit codes: 0 succeeded, 1 failed, 2 bad input, 130 interrupted.\n"
       "Examples:\n"
       "  ringmaster run examples/gpt-text.yaml --workers 4 --set spec.training.data.path=corpus.txt\n"

@@ -17,6 +17,7 @@
 #include "api/launch.h"
 #include "api/load.h"
 #include "api/slots.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/manifest.h"
@@ -97,7 +98,18 @@ class Session::Impl {
     RM_TRY(StartMlflow(resume_step));
     if (metrics_) view_->Announce(false, "MetricsServed", "metrics: " + metrics_->Url());
     if (page_) Print(stderr, "page: {}\n", page_->url());
+    RM_TRY(RecordCheckpointPath());
     folder_.Keep();
+    return Ok();
+  }
+
+  // Lets sample and export find checkpoints that spec.checkpoint.path puts elsewhere.
+  Status RecordCheckpointPath() const {
+    const OutputPaths& paths = folder_.paths();
+    const std::string record = paths.folder + "/" + kCheckpointPathFile;
+    if (paths.checkpoints != paths.folder + "/checkpoints") return WriteFileAtomic(record, paths.checkpoints);
+    std::error_code ignored;
+    std::filesystem::remove(record, ignored);
     return Ok();
   }
 
@@ -290,6 +302,11 @@ class Session::Impl {
 
   void OnSignal(int signal) {
     if (signal == SIGHUP) return Reload();
+    if (signal == Signals::kTerminalClosed)
+      return view_->Announce(true, "TerminalClosed",
+                             fmt::format("the terminal was closed; the run continues (pid {}): stop it with "
+                                         "`kill {}`, follow it with `ringmaster ui {}`",
+                                         ::getpid(), ::getpid(), folder_.paths().folder));
     ++interrupts_;
     if (interrupts_ > 1) return;
     view_->Announce(false, "Stopping", "stopping after a checkpoint; interrupt again to stop immediately");

@@ -10,7 +10,15 @@
 
 namespace ringmaster::cli {
 
-Signals::Signals() {
+namespace {
+
+bool HasTerminal() {
+  return ::isatty(STDIN_FILENO) == 1 || ::isatty(STDOUT_FILENO) == 1 || ::isatty(STDERR_FILENO) == 1;
+}
+
+}  // namespace
+
+Signals::Signals() : had_terminal_(HasTerminal()) {
   sigset_t ours;
   sigemptyset(&ours);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&ours, signal);
@@ -22,6 +30,9 @@ Signals::Signals() {
 std::optional<int> Signals::Next() {
   signalfd_siginfo info{};
   if (::read(fd_.get(), &info, sizeof info) != sizeof info) return std::nullopt;
+  // A terminal that was closed is none any more. The kernel sends the signal to the foreground, and shells
+  // send it to their other jobs.
+  if (info.ssi_signo == SIGHUP && had_terminal_ && !HasTerminal()) return kTerminalClosed;
   return static_cast<int>(info.ssi_signo);
 }
 

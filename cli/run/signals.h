@@ -15,11 +15,15 @@ class Signals {
   // Blocks SIGINT, SIGTERM and SIGHUP in this thread.
   Signals();
   int fd() const { return fd_.get(); }
-  // Returns the next pending signal, or nullopt. Never blocks.
+  // SIGHUP because the terminal was closed, not because a user sent it.
+  static constexpr int kTerminalClosed = -1;
+
+  // Returns the next pending signal, kTerminalClosed, or nullopt. Never blocks.
   std::optional<int> Next();
 
  private:
   Fd fd_;
+  bool had_terminal_ = false;  // standard input, output or error was one
 };
 
 }  // namespace ringmaster::cli

@@ -52,6 +52,19 @@ Admission Refusal(int status, std::string why) {
   return {Admission::Kind::kRefuse, {status, "text/plain; charset=utf-8", std::move(why)}};
 }
 
+// Returns the query without a parameter: "job=a&token=b" -> "job=a".
+std::string WithoutParameter(const std::string& query, const std::string& name) {
+  std::string rest;
+  for (size_t begin = 0; begin < query.size();) {
+    const size_t end = std::min(query.find('&', begin), query.size());
+    const std::string pair = query.substr(begin, end - begin);
+    begin = end + 1;
+    if (pair.empty() || pair == name || pair.starts_with(name + "=")) continue;
+    rest += (rest.empty() ? "" : "&") + pair;
+  }
+  return rest;
+}
+
 int HexDigit(char digit) {
   if (digit >= '0' && digit <= '9') return digit - '0';
   if (digit >= 'a' && digit <= 'f') return digit - 'a' + 10;
@@ -131,9 +144,11 @@ Admission Admit(const PageGuard& guard, const http::Request& request) {
     return {};
   }
   if (SameText(QueryValue(request.query, "token"), guard.token)) {
+    const std::string rest = WithoutParameter(request.query, "token");  // which job the page shows
     Admission sign_in{Admission::Kind::kSignIn, {303, "text/plain; charset=utf-8", ""}};
     sign_in.response.headers = {
-        {"Location", request.path.starts_with("//") ? "/" : request.path},
+        {"Location",
+         (request.path.starts_with("//") ? "/" : request.path) + (rest.empty() ? "" : "?" + rest)},
         {"Set-Cookie", guard.cookie + "=" + guard.token + "; Path=/; HttpOnly; SameSite=Strict"}};
     return sign_in;
   }

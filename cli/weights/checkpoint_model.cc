@@ -9,15 +9,21 @@
 #include <filesystem>
 #include <thread>
 
+#include "base/file.h"
 #include "cli/plot/progress_bar.h"
 #include "worker/trainer/run_config.h"
 
 namespace ringmaster::cli {
 namespace {
 
-// The output folder of a run has its checkpoints in a subfolder.
+constexpr size_t kMaxPath = 4096;
+
+// The output folder of a run has its checkpoints in a subfolder, or names their folder.
 std::string Resolve(const std::string& path) {
   std::error_code error;
+  if (const auto elsewhere = ReadFile(path + "/checkpoint_path", kMaxPath);
+      elsewhere.ok() && std::filesystem::is_directory(*elsewhere, error))
+    return *elsewhere;
   const std::string inside = path + "/checkpoints";
   return std::filesystem::is_directory(inside, error) ? inside : path;
 }

@@ -319,6 +319,9 @@ TEST(ExportPodTest, HasTheVolumesOfAWorkerWithoutItsTokensAndDevices) {
   Json worker = Worker(3, 0);
   worker["spec"]["schedulingGates"] = {{{"name", "ringmaster.dev/gang"}}};
   worker["spec"]["hostNetwork"] = true;
+  worker["spec"]["runtimeClassName"] = "gvisor";
+  worker["spec"]["priorityClassName"] = "batch";
+  worker["spec"]["serviceAccountName"] = "trainer";
   worker["spec"]["imagePullSecrets"] = {{{"name", "pull"}}};
   worker["spec"]["volumes"] = {{{"name", "ringmaster-config"}, {"projected", {{"sources", Json::array()}}}},
                                {{"name", "ringmaster-shm"}, {"emptyDir", {{"medium", "Memory"}}}},
@@ -327,7 +330,10 @@ TEST(ExportPodTest, HasTheVolumesOfAWorkerWithoutItsTokensAndDevices) {
       {"name", "worker"},
       {"image", "site/worker:2"},
       {"env", {{{"name", "RINGMASTER_SECRET_FILE"}, {"value", "/x"}}}},
-      {"resources", {{"limits", {{"nvidia.com/gpu", 8}}}}},
+      {"resources",
+       {{"limits", {{"nvidia.com/gpu", 8}, {"memory", "4Gi"}}},
+        {"requests", {{"cpu", "2"}, {"memory", "4Gi"}, {"rdma/hca", 1}}},
+        {"claims", {{{"name", "gpus"}}}}}},
       {"securityContext", {{"allowPrivilegeEscalation", false}}},
       {"volumeMounts",
        {{{"name", "ringmaster-config"}, {"mountPath", "/c"}}, {{"name", "ckpt"}, {"mountPath", "/ckpt"}}}}};
@@ -345,7 +351,14 @@ TEST(ExportPodTest, HasTheVolumesOfAWorkerWithoutItsTokensAndDevices) {
   EXPECT_EQ(container["command"], Json({"ringmaster", "export", "/ckpt", "--to", "/ckpt/m.safetensors"}));
   EXPECT_EQ(container["volumeMounts"].size(), 1U);
   EXPECT_EQ(container["securityContext"]["allowPrivilegeEscalation"], false);
-  for (const char* field : {"env", "resources"}) EXPECT_FALSE(container.contains(field)) << field;
+  EXPECT_FALSE(container.contains("env"));
+  EXPECT_EQ(container["resources"], Json::parse(R"({"limits": {"memory": "4Gi"},
+                                                   "requests": {"cpu": "2", "memory": "4Gi"}})"));
+  // A quota, a policy or a registry may depend on them.
+  EXPECT_EQ(spec["runtimeClassName"], "gvisor");
+  EXPECT_EQ(spec["priorityClassName"], "batch");
+  EXPECT_EQ(spec["serviceAccountName"], "trainer");
+  EXPECT_EQ(spec["automountServiceAccountToken"], false);
 }
 
 // ---- logs

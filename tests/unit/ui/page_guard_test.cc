@@ -59,6 +59,9 @@ TEST(PageGuard, ElsewhereATokenIsNeeded) {
   EXPECT_EQ(sign_in.response.status, 303);
   ASSERT_EQ(sign_in.response.headers.size(), 2U);
   EXPECT_EQ(sign_in.response.headers[0].second, "/") << "the token leaves the address bar";
+  request.query = "namespace=ml&token=0123456789abcdef&job=gpt%20text";
+  EXPECT_EQ(Admit(guard, request).response.headers[0].second, "/?namespace=ml&job=gpt%20text")
+      << "and the page keeps its job";
   EXPECT_NE(sign_in.response.headers[1].second.find("HttpOnly; SameSite=Strict"), std::string::npos);
   request.query.clear();
   request.cookie = "other=1; ringmaster-0123=0123456789abcdef";
