@@ -329,8 +329,12 @@ const views = {run: drawRun, steps: drawSteps, gang: drawGang, events: drawEvent
 
 // ---- messages ----
 
+// A browser opens about six connections to one server, for all its tabs, and each stream holds one. So a hidden page has none.
+let stream = null;
+
 function connect() {
   const source = new EventSource(address("/api/stream"));
+  stream = source;
   const on = (name, apply) => source.addEventListener(name, (message) => {
     apply(JSON.parse(message.data));
     changed(name);
@@ -339,7 +343,7 @@ function connect() {
   source.onerror = () => {
     const live = !state.run || state.run.live;
     $("link").textContent = live ? "disconnected; trying again" : "";
-    if (!live) source.close();
+    if (!live) disconnect();
   };
   on("run", (run) => {
     const failure = state.run?.failure?.time;
@@ -365,6 +369,17 @@ function connect() {
   });
 }
 
+function disconnect() {
+  stream?.close();
+  stream = null;
+}
+
+// The first messages of a stream have everything that happened while the page was hidden.
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) disconnect();
+  else if (!stream && (!state.run || state.run.live)) connect();
+});
+
 const toggle = (id, apply) => $(id).addEventListener("click", () => {
   const on = $(id).getAttribute("aria-pressed") !== "true";
   $(id).setAttribute("aria-pressed", on);
@@ -386,4 +401,4 @@ setInterval(() => {
 }, CALM_MS);
 makeGang();
 makeCharts();
-connect();
+if (!document.hidden) connect();
