@@ -221,14 +221,25 @@ TEST_F(Networks, ALateMemberLearnsThatAPeerGaveUp) {
 }
 
 TEST_F(Networks, AHelloOfANewerGenerationEndsTheOlderOne) {
-  Start(3);
+  Start(2);
   Call({0, 1}, "connect 1 0 1", "ok");
   Send({1}, "barrier 1");
-  Expect({1}, "waits");  // for process 0, which is in no call
-  Send({2}, "connect 2 1 2");
+  Expect({1}, "waits");  // for process 0, which never enters it
+  Send({0}, "connect 2 0 1");
   Expect({1}, kCancelled);
-  Call({1}, "connect 2 1 2", "ok");
-  Expect({2}, "ok");
+  Call({1}, "connect 2 0 1", "ok");
+  Expect({0}, "ok");
+  End({0, 1});
+}
+
+// A peer that is quick enters the next generation while the last operation ends here.
+TEST_F(Networks, AHelloOfANewerGenerationSparesACompleteOperation) {
+  Start(3);
+  for (int generation = 1; generation <= 30; ++generation) {
+    Send({0, 1, 2}, fmt::format("connect {} 0 1 2", generation));
+    Send({0, 1, 2}, "barrier");
+  }
+  for (int i = 0; i < 60; ++i) Expect({0, 1, 2}, "ok");
   End({0, 1, 2});
 }
 

@@ -133,8 +133,8 @@ void Domain::OnMessage(const Header& header, std::span<const std::byte> data) {
     uint64_t& newest = header.kind == Kind::kHello ? peer.hello : peer.welcome;
     newest = std::max(newest, header.generation);
     welcomes_due_ = true;
-    if (transport_ != nullptr && header.generation > generation_)
-      transport_->OnNewerGeneration(header.generation);
+    if (header.kind == Kind::kHello && transport_ != nullptr && header.generation > generation_)
+      transport_->OnNewerGeneration(peer.endpoint.get(), header.generation);
     return;
   }
   // Drop messages of older generations.

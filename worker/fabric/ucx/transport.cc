@@ -16,6 +16,7 @@ UcxTransport::UcxTransport(Domain& domain, uint64_t generation, int rank, size_t
       endpoints_(world),
       channels_(world),
       waited_(world),
+      newer_(world),
       stall_(rank, static_cast<int>(world), domain.timeout()) {
   domain_.Attach(this);
 }
@@ -127,6 +128,9 @@ Status UcxTransport::Check() {
 
 // Check only a peer that the caller depends on: any other may leave when it has done its part.
 Status UcxTransport::CheckPeer(int peer) {
+  if (newer_[peer] != 0)
+    return Fail({Code::kCancelled, fmt::format("generation {} is over: rank {} has joined generation {}",
+                                               generation_, peer, newer_[peer])});
   if (!endpoints_[peer]->failed()) return Ok();
   return Fail(endpoints_[peer]->failure().ErrorOf(peer));
 }
@@ -141,11 +145,9 @@ Error UcxTransport::Fail(Error error) {
   return error;
 }
 
-void UcxTransport::OnNewerGeneration(uint64_t generation) {
-  if (!pending_error_)
-    pending_error_ = Error{
-        Code::kCancelled,
-        fmt::format("generation {} is over: a member has joined generation {}", generation_, generation)};
+void UcxTransport::OnNewerGeneration(const Endpoint* endpoint, uint64_t generation) {
+  for (int q = 0; q < world(); ++q)
+    if (endpoints_[q] != nullptr && endpoints_[q] == endpoint) newer_[q] = generation;
 }
 
 void UcxTransport::OnMessage(const Header& header, std::span<const std::byte> data) {

@@ -41,8 +41,9 @@ class UcxTransport final : public Transport {
   void SetEndpoint(int peer, Endpoint* endpoint) { endpoints_[peer] = endpoint; }
   // Handles a message of this generation; called while the worker makes progress.
   void OnMessage(const Header& header, std::span<const std::byte> data);
-  // A peer has entered a newer generation with this process: this one is over.
-  void OnNewerGeneration(uint64_t generation);
+  // The peer of this endpoint has entered a newer generation: it sends nothing more in this one. An operation
+  // that needs no more of it may still end well.
+  void OnNewerGeneration(const Endpoint* endpoint, uint64_t generation);
   Status Check();
   // Records the first failure, sends kStop to the peers and returns the recorded error. Every later operation
   // fails with it.
@@ -65,6 +66,7 @@ class UcxTransport final : public Transport {
   std::vector<Endpoint*> endpoints_;  // nullptr at the own rank
   std::vector<Channel> channels_;
   std::vector<uint64_t> waited_;
+  std::vector<uint64_t> newer_;  // by rank: the newer generation that the peer has entered; 0: none
   StallDetector stall_;
   std::optional<Error> pending_error_;  // from a message; Check makes it the failure
   std::optional<Error> failure_;
