@@ -3,23 +3,39 @@
 // Measures the fabric's all-reduce; forks one process per rank.
 //
 //   bench_allreduce shm|shm-private|ucx NP SMALLEST_BYTES LARGEST_BYTES
+//   bench_allreduce abort NP BYTES
+//   bench_allreduce form NP
 //   bench_allreduce probe
 //
-// The first form prints "bytes min_us median_us" per size, the second the state of the machine (probe.h).
+// The first form prints "bytes min_us median_us" per size. "abort" prints the milliseconds (shortest, median,
+// longest) over UCX from an abort in the middle of an all-reduce to the end of the first barrier of the next
+// generation, at rank 0; "form" the milliseconds until NP ranks are connected over UCX, and the memory and
+// descriptors of rank 0 before and after; "probe" the state of the machine (probe.h).
+//
+// RINGMASTER_BENCH_NAMESPACES=A,B distributes the ranks of UCX over these named network namespaces, in turn.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <new>
+#include <span>
 #include <string>
+#include <string_view>
+#include <thread>
 #include <vector>
 
 #include "base/check.h"
@@ -30,7 +46,8 @@
 namespace ringmaster::bench {
 namespace {
 
-constexpr int kMaxRanks = 16;
+constexpr int kMaxRanks = 64;
+constexpr int kAborts = 20;
 
 // Memory that the ranks share, for their addresses and results.
 struct SharedPage {
@@ -40,6 +57,7 @@ struct SharedPage {
 };
 
 struct Run {
+  std::string what;  // shm, shm-private, ucx, abort or form
   std::string transport;
   bool shared = true;
   int world = 2;
@@ -62,7 +80,60 @@ void Must(const Status& status) {
   std::_Exit(1);
 }
 
+// Enters one of the namespaces that the environment names.
+void EnterNamespace(int rank) {
+  const char* const names = std::getenv("RINGMASTER_BENCH_NAMESPACES");
+  if (names == nullptr) return;
+  const std::string_view both(names);
+  const size_t comma = both.find(',');
+  CHECK(comma != std::string_view::npos, "RINGMASTER_BENCH_NAMESPACES: expected A,B, got {}", names);
+  const std::string_view name = rank % 2 == 0 ? both.substr(0, comma) : both.substr(comma + 1);
+  const int fd = ::open(fmt::format("/var/run/netns/{}", name).c_str(), O_RDONLY | O_CLOEXEC);
+  CHECK(fd >= 0 && ::setns(fd, CLONE_NEWNET) == 0, "no network namespace {}", name);
+  // UCX finds network devices in /sys, which shows those of the namespace in which it was mounted.
+  CHECK(::unshare(CLONE_NEWNS) == 0 && ::mount("", "/", "", MS_REC | MS_PRIVATE, "") == 0 &&
+            ::mount("sysfs", "/sys", "sysfs", 0, "") == 0,
+        "cannot mount /sys");
+}
+
+size_t ResidentKib() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;)
+    if (word == "VmRSS:" && status >> word) return std::stoull(word);
+  return 0;
+}
+
+size_t CountDescriptors() {
+  const std::filesystem::directory_iterator descriptors("/proc/self/fd");
+  return static_cast<size_t>(std::distance(begin(descriptors), end(descriptors)));
+}
+
+// Returns the milliseconds from an abort by rank 0 to the end of the first barrier of the next generation.
+double MeasureAbort(fabric::Fabric& fabric, fabric::Membership& membership, std::span<float> data) {
+  auto communicator = Must(fabric.Connect(membership), "connect");
+  Must(communicator->Barrier());
+  std::atomic<int> calls{0};
+  std::atomic<double> aborted_us{0};
+  std::thread aborter;
+  if (membership.rank == 0)
+    aborter = std::thread([&, generation = membership.generation] {
+      while (calls.load() < 3) ::sched_yield();
+      aborted_us = NowUs();
+      fabric.Abort(generation);
+    });
+  while (communicator->AllReduce(data, fabric::ReduceOp::kSum).ok()) ++calls;
+  calls = 3;
+  if (aborter.joinable()) aborter.join();
+  communicator.reset();
+  ++membership.generation;
+  communicator = Must(fabric.Connect(membership), "connect again");
+  Must(communicator->Barrier());
+  ++membership.generation;
+  return (NowUs() - aborted_us) / 1000;
+}
+
 bool RunRank(const Run& run, SharedPage& page, int rank) {
+  if (run.transport == "ucx") EnterNamespace(rank);
   cpu_set_t set;
   if (::sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) >= run.world) {
     int nth = rank;
@@ -99,6 +170,26 @@ bool RunRank(const Run& run, SharedPage& page, int rank) {
   membership.generation = 1;
   membership.rank = rank;
   for (int q = 0; q < run.world; ++q) membership.addresses.emplace_back(page.addresses[q]);
+  if (run.what == "abort") {
+    std::vector<double> times;
+    for (int i = 0; i < kAborts; ++i)
+      times.push_back(MeasureAbort(*fabric, membership, std::span(data, run.largest / sizeof *data)));
+    std::sort(times.begin(), times.end());
+    if (rank == 0) fmt::print("{:.2f} {:.2f} {:.2f}\n", times.front(), times[kAborts / 2], times.back());
+    return true;
+  }
+  if (run.what == "form") {
+    const size_t kib = ResidentKib();
+    const size_t descriptors = CountDescriptors();
+    const double begin_us = NowUs();
+    const auto formed = Must(fabric->Connect(membership), "connect");
+    Must(formed->Barrier());
+    if (rank == 0)
+      fmt::print("{:.0f} ms, {} and {} KiB, {} and {} descriptors\n", (NowUs() - begin_us) / 1000, kib,
+                 ResidentKib(), descriptors, CountDescriptors());
+    Must(formed->Barrier());
+    return true;
+  }
   const auto communicator = Must(fabric->Connect(membership), "connect");
   if (CPU_COUNT(&set) == 1) ::sched_setaffinity(0, sizeof set, &set);
 
@@ -161,17 +252,19 @@ int main(int argc, char** argv) {
     ringmaster::bench::PrintProbe();
     return 0;
   }
-  if (words.size() != 4) {
+  Run run;
+  run.what = words.empty() ? "" : words[0];
+  const size_t expected = run.what == "form" ? 2 : run.what == "abort" ? 3 : 4;
+  if (words.size() != expected) {
     fmt::print(stderr,
-               "usage: bench_allreduce shm|shm-private|ucx NP SMALLEST_BYTES LARGEST_BYTES, or "
-               "bench_allreduce probe\n");
+               "usage: bench_allreduce shm|shm-private|ucx NP SMALLEST_BYTES LARGEST_BYTES, "
+               "bench_allreduce abort NP BYTES, bench_allreduce form NP, or bench_allreduce probe\n");
     return 2;
   }
-  Run run;
-  run.shared = words[0] == "shm";
-  run.transport = words[0] == "ucx" ? "ucx" : "shm";
+  run.shared = run.what == "shm";
+  run.transport = run.what == "shm" || run.what == "shm-private" ? "shm" : "ucx";
   run.world = std::clamp(std::atoi(words[1].c_str()), 1, ringmaster::bench::kMaxRanks);
-  run.smallest = std::strtoull(words[2].c_str(), nullptr, 10);
-  run.largest = std::strtoull(words[3].c_str(), nullptr, 10);
+  if (expected == 4) run.smallest = std::strtoull(words[2].c_str(), nullptr, 10);
+  if (expected > 2) run.largest = std::strtoull(words.back().c_str(), nullptr, 10);
   return ringmaster::bench::RunAll(run);
 }
