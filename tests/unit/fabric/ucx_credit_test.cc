@@ -58,5 +58,20 @@ TEST(UcxCredit, ABufferedMessageIsCreditedOnDelivery) {
       << "the sender got no credit";
 }
 
+// A registration that this process cannot make says nothing about the peer.
+TEST(EndpointFailure, SaysWhichSideRefused) {
+  for (const ucs_status_t status : {UCS_ERR_NO_MEMORY, UCS_ERR_IO_ERROR, UCS_ERR_NO_RESOURCE}) {
+    const Error error = EndpointFailure{status}.ErrorOf(3);
+    EXPECT_EQ(error.code, Code::kUnavailable);
+    EXPECT_EQ(error.message.find("rank 3 is gone"), std::string::npos) << error.message;
+    EXPECT_NE(error.message.find("on this side"), std::string::npos) << error.message;
+    EXPECT_NE(error.message.find(ucs_status_string(status)), std::string::npos) << error.message;
+  }
+  for (const ucs_status_t status : {UCS_ERR_CONNECTION_RESET, UCS_ERR_ENDPOINT_TIMEOUT, UCS_ERR_REJECTED}) {
+    const Error error = EndpointFailure{status}.ErrorOf(3);
+    EXPECT_EQ(error.message, fmt::format("rank 3 is gone (UCX: {})", ucs_status_string(status)));
+  }
+}
+
 }  // namespace
 }  // namespace ringmaster::fabric::ucx
