@@ -32,7 +32,7 @@ class Checker {
       case Type::kInteger:
         return Integer(node, schema, path);
       case Type::kIntOrString:
-        if (node.scalar.is_number_integer()) return FormOf(node, node.text, schema.rules, path);
+        if (node.scalar.is_number_integer()) return FormOf(node, DumpJson(node.scalar), schema.rules, path);
         if (node.scalar.is_string()) return String(node, schema, path);
         return Add(path, node,
                    fmt::format("must {} (got {})", TextOf(schema.rules.form).words, Describe(node)));
@@ -131,10 +131,8 @@ class Checker {
   }
 
   void String(const Node& node, const Schema& schema, const Path& path) {
-    if (node.scalar.is_number())
+    if (node.scalar.is_number() || node.scalar.is_boolean())
       return Add(path, node, fmt::format("must be a string: write \"{}\"", node.text));
-    if (node.scalar.is_boolean())
-      return Add(path, node, fmt::format("must be a string: write \"{}\"", Describe(node)));
     if (!node.scalar.is_string()) return Add(path, node, "must be a string (got " + Describe(node) + ")");
     const std::string& text = node.scalar.get_ref<const std::string&>();
     const Rules& rules = schema.rules;

@@ -16,7 +16,7 @@ Json WriteValue(const S& value);
 
 inline void ReadValue(const Node& node, std::string& out) {
   if (node.scalar.is_string()) out = node.scalar.get_ref<const std::string&>();
-  if (node.scalar.is_number_integer()) out = node.text;  // int-or-string
+  if (node.scalar.is_number_integer()) out = DumpJson(node.scalar);  // int-or-string
 }
 inline void ReadValue(const Node& node, bool& out) {
   if (node.scalar.is_boolean()) out = node.scalar.get<bool>();

@@ -29,6 +29,13 @@ Loaded Decode(const Node& root, std::vector<Problem> known) {
     loaded.problems[i].line = mark.line;
     loaded.problems[i].column = mark.column;
   }
+  const Node* metadata = root.Find("metadata");
+  if (metadata != nullptr && metadata->Find("generateName") != nullptr) {
+    for (Problem& problem : loaded.problems) {
+      if (problem.path == "metadata.name" && problem.message == "required")
+        problem.message += ": only an API server makes one from metadata.generateName (`kubectl create`)";
+    }
+  }
   return loaded;
 }
 

@@ -30,7 +30,7 @@ bool Convert(const Json& value, int depth, const Path& path, Node& out, std::str
     }
   } else {
     out.scalar = value;
-    if (value.is_number()) out.text = DumpJson(value);
+    if (value.is_number() || value.is_boolean()) out.text = DumpJson(value);
   }
   if (!fits && depth == kShownDepth) deep = path.ToString();
   return fits;
@@ -61,7 +61,7 @@ Json NodeToJson(const Node& node) {
 std::string Describe(const Node& node) {
   if (node.kind == Node::Kind::kList) return "a list";
   if (node.kind == Node::Kind::kObject) return "an object";
-  if (node.scalar.is_number()) return node.text;
+  if (node.scalar.is_number() || node.scalar.is_boolean()) return node.text;
   std::string text = DumpJson(node.scalar);
   constexpr size_t kLongest = 60;
   if (text.size() > kLongest) {

@@ -28,7 +28,7 @@ struct Node {
   enum class Kind : uint8_t { kScalar, kList, kObject };
   Kind kind = Kind::kScalar;
   Json scalar;       // null, boolean, number or string
-  std::string text;  // the source text of a number
+  std::string text;  // the source text of a number or boolean
   std::vector<Node> items;
   std::vector<Member> members;  // in the order of the file
   Mark mark;

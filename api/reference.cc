@@ -44,8 +44,9 @@ spec:
 
 - A field that is missing or null has its default. An unknown field is an error.
 - Decimal numbers are strings, in quotes.
-- YAML readers disagree about these constructs, so they are errors: plain `yes`, `no`, `on`, `off`, `y` and `n`, numbers
-  with leading zeros or in another base, duplicate keys, merge keys (`<<`), tags, and several documents in one file.
+- The file is read as kubectl reads it, which is YAML 1.1: plain `0400` is 256, `yes` and `on` are true, and `<<` merges the
+  keys of another object. Duplicate keys, a merge behind a key that it also has, tags, and several documents in one file are
+  errors.
 - `ringmaster validate FILE` reports all errors together.
 - With `--set PATH=VALUE`, text and decimals need no quotes: `--set spec.training.optimizer.learningRate=0.01`,
   `--set spec.restart.rules[0].action=Fail`.
@@ -62,7 +63,6 @@ same field, with the same words where the rule is Ringmaster's. The differences:
 - `kubectl` and other clients that set `fieldValidation=Strict` get an error for unknown fields. For other clients the
   server drops the fields and sends a warning.
 - Where a field is missing or has the wrong type, the server does not evaluate rules over several fields.
-- The client reads `yes`, `012` and the like as YAML 1.1 before the server sees them.
 - `metadata.generateName` works on the server only; a file for `ringmaster run` or `validate` sets `metadata.name`.
 
 `kubectl scale tj/NAME --replicas=N` sets `spec.workers.replicas`, between `min` and `max`. `kubectl wait

@@ -45,35 +45,36 @@ bool IsDecimal(std::string_view text, bool& whole) {
   return TakeDigits(text) > 0 && text.empty();
 }
 
-// 1:30 and 1:30:00.5 are numbers to base 60 in YAML 1.1.
-bool IsSexagesimal(std::string_view text) {
-  if (TakeDigits(text) == 0 || !text.starts_with(':')) return false;
-  while (text.starts_with(':')) {
-    text.remove_prefix(1);
-    const size_t digits = TakeDigits(text);
-    if (digits == 0 || digits > 2) return false;
-  }
-  if (text.starts_with('.')) {
-    text.remove_prefix(1);
-    TakeDigits(text);
-  }
-  return text.empty();
-}
-
 PlainScalar Refuse(std::string_view text, const char* why) {
   return {Json(), fmt::format("plain {} {}", text, why)};
 }
 
-Json Number(std::string_view text, bool whole) {
-  if (text.starts_with('+')) text.remove_prefix(1);
-  const char* end = text.data() + text.size();
-  if (whole) {
-    int64_t signed_value = 0;
-    if (std::from_chars(text.data(), end, signed_value).ec == std::errc()) return signed_value;
-    uint64_t unsigned_value = 0;
-    if (std::from_chars(text.data(), end, unsigned_value).ec == std::errc()) return unsigned_value;
+// Returns the integer that Go's ParseInt and ParseUint read in base 0: the prefixes 0x, 0o and 0b, and 0 for
+// octal. Null: the text is no integer, or too large.
+Json Integer(std::string_view digits, bool negative) {
+  int base = 10;
+  if (digits.size() > 1 && digits.front() == '0') {
+    const char prefix = static_cast<char>(digits[1] | 0x20);
+    base = prefix == 'x' ? 16 : prefix == 'b' ? 2 : 8;
+    digits.remove_prefix(prefix == 'x' || prefix == 'b' || prefix == 'o' ? 2 : 1);
   }
+  uint64_t value = 0;
+  const char* const end = digits.data() + digits.size();
+  const auto [stop, error] = std::from_chars(digits.data(), end, value, base);
+  if (digits.empty() || error != std::errc() || stop != end) return {};
+  if (!negative) {
+    if (value <= static_cast<uint64_t>(INT64_MAX)) return static_cast<int64_t>(value);
+    return value;
+  }
+  if (value > uint64_t{1} << 63) return {};
+  return static_cast<int64_t>(~value + 1);
+}
+
+// Null: too large or too small.
+Json Decimal(std::string_view text) {
   double value = 0;
+  if (text.starts_with('+')) text.remove_prefix(1);
+  const char* const end = text.data() + text.size();
   if (std::from_chars(text.data(), end, value).ec != std::errc() || !std::isfinite(value)) return {};
   return value;
 }
@@ -81,45 +82,38 @@ Json Number(std::string_view text, bool whole) {
 }  // namespace
 
 PlainScalar ResolvePlain(std::string_view text) {
-  static constexpr std::array<std::string_view, 3> kTrue = {"true", "True", "TRUE"};
-  static constexpr std::array<std::string_view, 3> kFalse = {"false", "False", "FALSE"};
-  static constexpr std::array<std::string_view, 16> kSwitches = {
-      "y", "Y", "yes", "Yes", "YES", "on", "On", "ON", "n", "N", "no", "No", "NO", "off", "Off", "OFF"};
+  static constexpr std::array<std::string_view, 11> kTrue = {"true", "True", "TRUE", "y",  "Y", "yes",
+                                                             "Yes",  "YES",  "on",   "On", "ON"};
+  static constexpr std::array<std::string_view, 11> kFalse = {"false", "False", "FALSE", "n",   "N",  "no",
+                                                              "No",    "NO",    "off",   "Off", "OFF"};
   static constexpr std::array<std::string_view, 6> kNotFinite = {".inf", ".Inf", ".INF",
                                                                  ".nan", ".NaN", ".NAN"};
   if (In(text, kTrue)) return {true, ""};
   if (In(text, kFalse)) return {false, ""};
-  if (In(text, kSwitches)) {
-    return Refuse(
-        text, "is a boolean to some readers of YAML and text to others: quote it, or write true or false");
-  }
   std::string_view body = text;
-  if (body.starts_with('+') || body.starts_with('-')) body.remove_prefix(1);
+  const bool negative = body.starts_with('-');
+  if (negative || body.starts_with('+')) body.remove_prefix(1);
   if (In(body, kNotFinite))
     return Refuse(text, "is a number that JSON cannot represent: quote it if it is text");
-  if (body.empty() || !(IsDigit(body.front()) || body.front() == '.')) return {std::string(text), ""};
-  if (IsSexagesimal(body)) return Refuse(text, "is a number to base 60 to some readers of YAML: quote it");
-  if (body.size() > 1 && body.front() == '0') {
-    const bool prefix = body[1] == 'x' || body[1] == 'X' || body[1] == 'o' || body[1] == 'O' ||
-                        body[1] == 'b' || body[1] == 'B';
-    if (prefix && body.size() > 2 &&
-        body.find_first_not_of("0123456789abcdefABCDEF_", 2) == std::string_view::npos) {
-      return Refuse(text, "is a number only to some readers of YAML: quote it, or write the decimal number");
-    }
-  }
-  std::string digits(body);
-  std::erase(digits, '_');
+  if (body.empty() || text.front() == '_') return {std::string(text), ""};
+  // kubectl ignores the underscores of a text that begins with a sign or a digit.
+  std::string number(text);
+  if (text.front() != '.') std::erase(number, '_');
+  const std::string_view digits = std::string_view(number).substr(body.size() == text.size() ? 0 : 1);
+  if (digits.empty() || !(IsDigit(digits.front()) || digits.front() == '.')) return {std::string(text), ""};
+  if (Json integer = Integer(digits, negative); !integer.is_null()) return {std::move(integer), ""};
   bool whole = false;
   if (!IsDecimal(digits, whole)) return {std::string(text), ""};
-  if (digits.size() != body.size()) {
-    return Refuse(text, "is a number only to some readers of YAML: quote it, or leave out the '_'");
+  if (whole && digits.size() > 1 && digits.front() == '0') {
+    const std::string_view rest = digits.substr(std::min(digits.find_first_not_of('0'), digits.size() - 1));
+    return {
+        Json(),
+        fmt::format("plain {} begins like an octal number and is none: write {}{}, or quote it if it is text",
+                    text, negative ? "-" : "", rest)};
   }
-  if (body.size() > 1 && body[0] == '0' && IsDigit(body[1])) {
-    return Refuse(text, "has a leading zero, octal to some readers of YAML: quote it, or leave out the zero");
-  }
-  Json number = Number(text, whole);
-  if (number.is_null()) return Refuse(text, "is too large or too small a number: quote it");
-  return {std::move(number), ""};
+  Json decimal = Decimal(number);
+  if (decimal.is_null()) return Refuse(text, "is too large or too small a number: quote it");
+  return {std::move(decimal), ""};
 }
 
 }  // namespace ringmaster::api

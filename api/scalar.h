@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Resolves plain (unquoted) YAML scalars, and rejects those that YAML readers interpret differently. Pure
-// functions.
+// Resolves plain (unquoted) YAML scalars as kubectl does, which reads YAML 1.1: 0400 is 256, yes is true, and
+// 1:30 is text. Rejects those that have no value in JSON. Pure functions.
 #pragma once
 
 #include <string>

@@ -21,8 +21,7 @@ bool IsText(const Schema& schema) {
 void Adapt(Node& node, const Schema* schema) {
   node.mark = {};
   if (node.kind == Node::Kind::kScalar && schema != nullptr && IsText(*schema)) {
-    if (node.scalar.is_number()) node.scalar = node.text;
-    if (node.scalar.is_boolean()) node.scalar = node.scalar.get<bool>() ? "true" : "false";
+    if (node.scalar.is_number() || node.scalar.is_boolean()) node.scalar = node.text;
   }
   const bool has_item = schema != nullptr && !schema->item.empty();
   for (Node& item : node.items) Adapt(item, has_item ? &schema->item.front() : nullptr);

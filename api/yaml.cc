@@ -6,9 +6,11 @@
 #include <yaml-cpp/exceptions.h>
 #include <yaml-cpp/parser.h>
 
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <sstream>
 
 #include "api/check.h"
@@ -89,7 +91,7 @@ class Builder : public YAML::EventHandler {
     if (plain) {
       PlainScalar resolved = ResolvePlain(value);
       if (resolved.refused.empty()) {
-        if (resolved.value.is_number()) node.text = value;
+        if (!resolved.value.is_string()) node.text = value;
         node.scalar = std::move(resolved.value);
       } else {
         Report(node.mark, resolved.refused);
@@ -125,9 +127,11 @@ class Builder : public YAML::EventHandler {
     Node node;
     YAML::anchor_t anchor = YAML::NullAnchor;
     std::map<std::string, int> lines;  // line of each key so far
+    std::set<std::string> merged;      // keys that only a merge (<<) has set so far
     bool is_key = false;               // it is in the place of a key: reported, and skipped
     bool has_key = false;
-    bool drop = false;  // the key is invalid: its value is discarded
+    bool drop = false;   // the key is invalid: its value is discarded
+    bool merge = false;  // the key is <<
     std::string key;
     Mark key_mark;
     size_t depth = 1;  // levels in `node`
@@ -175,23 +179,24 @@ class Builder : public YAML::EventHandler {
   void Key(Mark mark, bool plain, const std::string& key) {
     Frame& frame = frames_.back();
     frame.drop = false;
-    if (plain && key == "<<") {
-      Report(mark, "merge keys (<<) are not supported: write the fields out");
-      frame.drop = true;
-    } else if (plain) {
+    frame.merge = plain && key == "<<";
+    std::string text = key;
+    if (plain && !frame.merge) {
       const PlainScalar resolved = ResolvePlain(key);
       if (!resolved.refused.empty()) {
         Report(mark, "key: " + resolved.refused);
         frame.drop = true;
+      } else if (resolved.value.is_number_integer()) {
+        text = DumpJson(resolved.value);  // as kubectl does
       } else if (!resolved.value.is_string()) {
         Report(mark, "key: plain " + key + " is not text: quote it");
         frame.drop = true;
       }
     }
-    frame.key = key;
+    frame.key = std::move(text);
     frame.key_mark = mark;
     frame.has_key = true;
-    const auto [first, is_new] = frame.lines.try_emplace(key, mark.line);
+    const auto [first, is_new] = frame.lines.try_emplace(frame.key, mark.line);
     if (!is_new) {
       Report(mark, fmt::format("duplicate key; the first is at line {}", first->second));
       frame.drop = true;
@@ -243,9 +248,45 @@ class Builder : public YAML::EventHandler {
       frame.node.items.push_back(std::move(node));
       return;
     }
-    if (!frame.drop) frame.node.members.push_back({std::move(frame.key), frame.key_mark, std::move(node)});
     frame.has_key = false;
+    if (frame.merge && !frame.drop) {
+      Merge(frame, std::move(node));
+    } else if (!frame.drop && frame.merged.erase(frame.key) > 0) {
+      Member& member = *std::find_if(frame.node.members.begin(), frame.node.members.end(),
+                                     [&](const Member& other) { return other.key == frame.key; });
+      member.mark = frame.key_mark;
+      member.value = std::move(node);
+    } else if (!frame.drop) {
+      frame.node.members.push_back({std::move(frame.key), frame.key_mark, std::move(node)});
+    }
     frame.drop = false;
+    frame.merge = false;
+  }
+
+  // Adds the members of `node`, an object or a list of objects, to the object of the frame. Keys of the
+  // object win, and of two objects in a list the first one. kubectl lets a merge replace the keys in front of
+  // it, other readers do not.
+  void Merge(Frame& frame, Node node) {
+    std::vector<Node> sources;
+    if (node.kind == Node::Kind::kList) {
+      sources = std::move(node.items);
+    } else {
+      sources.push_back(std::move(node));
+    }
+    for (Node& source : sources) {
+      if (source.kind != Node::Kind::kObject)
+        return Report(frame.key_mark, "a merge (<<) takes an object, or a list of objects");
+      for (Member& member : source.members) {
+        if (const auto line = frame.lines.find(member.key); line != frame.lines.end()) {
+          return Report(
+              frame.key_mark,
+              fmt::format("readers of YAML disagree whether this merge replaces {}, which is in line {}: "
+                          "write << in front of the other keys",
+                          member.key, line->second));
+        }
+        if (frame.merged.insert(member.key).second) frame.node.members.push_back(std::move(member));
+      }
+    }
   }
 
   Parsed& out_;

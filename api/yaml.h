@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Parses YAML (JSON is YAML) to a tree with positions. kubectl reads YAML 1.1; a plain scalar that YAML 1.1
-// and 1.2 interpret differently is an error that names the remedy, so that a file means the same here and on
-// a cluster. Pure function; does not throw.
+// Parses YAML (JSON is YAML) to a tree with positions, as kubectl does, which reads YAML 1.1, so that a file
+// means the same here and on a cluster. Pure function; does not throw.
 #pragma once
 
 #include <string_view>
@@ -21,8 +20,8 @@ struct Parsed {
 
 // Problems: more than 1 MiB, invalid UTF-8, control characters, nesting beyond 64 levels (after alias
 // expansion), aliases that contain themselves or expand to more than 100,000 values, several documents,
-// duplicate keys, merge keys, tags, keys that are not plain text, and the plain scalars that scalar.h
-// rejects.
+// duplicate keys, merges (<<) of what is no object or that follow a key of theirs, tags, keys that are
+// neither text nor integers, and the plain scalars that scalar.h rejects.
 Parsed ParseYaml(std::string_view text);
 
 // Returns every document that is not empty, with positions in the whole text. After a document that is not

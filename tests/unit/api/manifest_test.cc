@@ -106,6 +106,15 @@ TEST(Manifests, ExamplesAreValid) {
   EXPECT_GE(jobs, 6u);
 }
 
+TEST(Manifests, OctalNumbersAreReadAsByKubectl) {
+  const TrainingJob job = LoadYaml(Text("tests/unit/api/manifests/good/yaml-octal.yaml")).job;
+  EXPECT_EQ(job.spec.workers.slots, "4");
+  EXPECT_EQ(job.spec.workers.template_["spec"]["volumes"][0]["secret"]["defaultMode"], 256);
+  const TrainingJob merged = LoadYaml(Text("tests/unit/api/manifests/good/yaml-merge-key.yaml")).job;
+  EXPECT_EQ(merged.spec.restart.rules.at(1).on.exitCodes, (std::vector<int32_t>{7}));
+  EXPECT_TRUE(LoadYaml(Text("tests/unit/api/manifests/good/yaml-yes.yaml")).job.spec.suspend);
+}
+
 TEST(Manifests, DefaultsAreThoseOfTheStructs) {
   const Loaded loaded = LoadYaml(Text("tests/unit/api/manifests/good/minimal-native.yaml"));
   TrainingJob expected;

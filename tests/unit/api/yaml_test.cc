@@ -20,11 +20,8 @@ std::string All(const std::vector<Problem>& problems) {
   return text;
 }
 
-TEST(Yaml, AmbiguousPlainScalarsAreRejected) {
-  for (const char* text :
-       {"yes",   "Yes",  "YES",       "no",    "NO",   "on",    "On",   "off",   "OFF",   "y",    "Y",
-        "n",     "N",    "012",       "-012",  "+07",  "00",    "00.5", "08",    "0x1F",  "0o17", "0b11",
-        "1_000", "1:30", "190:20:30", "-1:30", ".inf", "-.Inf", ".nan", "1e999", "-1e999"}) {
+TEST(Yaml, PlainScalarsWithoutAValueInJsonAreRejected) {
+  for (const char* text : {"08", "-09", "0_8", ".inf", "-.Inf", ".nan", "1e999", "-1e999"}) {
     const Parsed parsed = ParseYaml(std::string("a: ") + text + "\n");
     ASSERT_EQ(parsed.problems.size(), 1u) << text;
     EXPECT_THAT(parsed.problems[0].ToString(), HasSubstr(std::string("1:4: a: plain ") + text)) << text;
@@ -32,6 +29,72 @@ TEST(Yaml, AmbiguousPlainScalarsAreRejected) {
     EXPECT_TRUE(ParseYaml(std::string("a: \"") + text + "\"").problems.empty()) << text;
     EXPECT_TRUE(ParseYaml(std::string("a: '") + text + "'").problems.empty()) << text;
   }
+  EXPECT_THAT(ParseYaml("a: -0080").problems[0].message, HasSubstr("write -80"));
+}
+
+// The values are those that `kubectl label --local -o json` prints.
+TEST(Yaml, PlainScalarsAreReadAsByKubectl) {
+  const std::vector<std::pair<const char*, Json>> cases = {{"0400", 256},
+                                                           {"0755", 493},
+                                                           {"-012", -10},
+                                                           {"+07", 7},
+                                                           {"00", 0},
+                                                           {"0o17", 15},
+                                                           {"0x1F", 31},
+                                                           {"0X1f", 31},
+                                                           {"0b11", 3},
+                                                           {"-0x10", -16},
+                                                           {"1_000", 1000},
+                                                           {"0x_ff", 255},
+                                                           {"-_1", -1},
+                                                           {"00.5", 0.5},
+                                                           {"1_0.5", 10.5},
+                                                           {"08.5", 8.5},
+                                                           {"yes", true},
+                                                           {"Yes", true},
+                                                           {"YES", true},
+                                                           {"on", true},
+                                                           {"y", true},
+                                                           {"N", false},
+                                                           {"no", false},
+                                                           {"Off", false},
+                                                           {"1:30", "1:30"},
+                                                           {"08:00", "08:00"},
+                                                           {"190:20:30", "190:20:30"},
+                                                           {"-1:30", "-1:30"},
+                                                           {"0b12", "0b12"},
+                                                           {"0o8", "0o8"},
+                                                           {"0x1p3", "0x1p3"},
+                                                           {".5_0", ".5_0"},
+                                                           {"0xFFFFFFFFFFFFFFFF", 18446744073709551615u},
+                                                           {"-9223372036854775808", INT64_MIN}};
+  for (const auto& [text, value] : cases) {
+    const Parsed parsed = ParseYaml(fmt::format("- {}\n", text));
+    EXPECT_TRUE(parsed.problems.empty()) << text << "\n" << All(parsed.problems);
+    EXPECT_EQ(NodeToJson(parsed.root), Json::array({value})) << text;
+  }
+}
+
+TEST(Yaml, MergesAreExpanded) {
+  const std::vector<std::pair<const char*, Json>> cases = {
+      {"a: &x {b: 1, c: 2}\nd: {<<: *x, c: 3}\n", {{"b", 1}, {"c", 3}}},
+      {"a: &x {b: 1, c: 2}\nd:\n  <<: *x\n", {{"b", 1}, {"c", 2}}},
+      {"a: &x {b: 1}\nz: &y {b: 2, c: 3}\nd: {<<: [*x, *y], e: 4}\n", {{"b", 1}, {"c", 3}, {"e", 4}}},
+      {"a: &x {b: 1}\nz: &y {<<: *x, c: 3}\nd: {<<: *y}\n", {{"b", 1}, {"c", 3}}},
+      {"a: &x {b: 1}\nd: {e: 4, <<: *x}\n", {{"b", 1}, {"e", 4}}},
+      {"d: {<<: {b: 1}}\n", {{"b", 1}}},
+  };
+  for (const auto& [text, value] : cases) {
+    const Parsed parsed = ParseYaml(text);
+    EXPECT_TRUE(parsed.problems.empty()) << text << All(parsed.problems);
+    EXPECT_EQ(NodeToJson(parsed.root)["d"], value) << text;
+  }
+  EXPECT_EQ(NodeToJson(ParseYaml("\"<<\": 1\n").root), (Json{{"<<", 1}}));  // in quotes it is a key
+}
+
+TEST(Yaml, IntegersAreKeysAsByKubectl) {
+  EXPECT_EQ(NodeToJson(ParseYaml("1: a\n0x10: b\n").root), (Json{{"1", "a"}, {"16", "b"}}));
+  EXPECT_THAT(All(ParseYaml("16: a\n0x10: b\n").problems), HasSubstr("16: duplicate key"));
 }
 
 TEST(Yaml, UnambiguousPlainScalarsAreRead) {
@@ -93,12 +156,19 @@ TEST(Yaml, ProblemsHaveAPosition) {
       {"a: 1\na: 2\n", "2:1: a: duplicate key; the first is at line 1"},
       {"a:\n  b: [1, {c: 1, c: 2}]\n", "2:17: a.b[1].c: duplicate key; the first is at line 2"},
       {"\"a\": 1\n'a': 2\n", "2:1: a: duplicate key"},
-      {"a: &x {b: 1}\nc:\n  <<: *x\n", "3:3: c: merge keys (<<) are not supported"},
+      {"a: &x {b: 1}\nc:\n  b: 2\n  <<: *x\n",
+       "4:3: c: readers of YAML disagree whether this merge replaces b, which is in line 3: write << in "
+       "front"},
+      {"a: &x [1]\nc:\n  <<: *x\n", "3:3: c: a merge (<<) takes an object, or a list of objects"},
+      {"c: {<<: 3}\n", "1:5: c: a merge (<<) takes an object, or a list of objects"},
+      {"c: {<<: }\n", "1:5: c: a merge (<<) takes an object, or a list of objects"},
+      {"a: &x {b: 1}\nc: {<<: *x, <<: *x}\n", "2:13: c.<<: duplicate key"},
+      {"a: &x {b: 1}\nc: {<<: *x, b: 1, b: 2}\n", "2:19: c.b: duplicate key"},
       {"a: &x [*x]\n", "1:8: a[0]: the alias contains itself"},
       {"a: &x {b: {c: *x}}\n", "1:15: a.b.c: the alias contains itself"},
       {"a: 1\n---\nb: 2\n", "several documents"},
-      {"on: 1\n", "1:1: key: plain on is a boolean"},
-      {"1: x\n", "1:1: key: plain 1 is not text: quote it"},
+      {"on: 1\n", "1:1: key: plain on is not text: quote it"},
+      {"1.5: x\n", "1:1: key: plain 1.5 is not text: quote it"},
       {"true: x\n", "1:1: key: plain true is not text"},
       {"[a, b]: x\nc: y\n", "1:1: a key must be plain text"},
       {"? {a: b}\n: x\n", "1:3: a key must be plain text"},
@@ -203,19 +273,19 @@ TEST(Yaml, PositionsAreThoseOfTheFile) {
 }
 
 TEST(Yaml, ColumnsCountCharacters) {
-  EXPECT_EQ(LoadYaml("{\"é🙂é\": yes}").problems.back().ToString().substr(0, 5), "1:9: ");
-  EXPECT_EQ(LoadYaml("\xEF\xBB\xBF{\"é🙂é\": yes}").problems.back().column, 9);
+  EXPECT_EQ(LoadYaml("{\"é🙂é\": 08}").problems.back().ToString().substr(0, 5), "1:9: ");
+  EXPECT_EQ(LoadYaml("\xEF\xBB\xBF{\"é🙂é\": 08}").problems.back().column, 9);
   EXPECT_EQ(LoadYaml("a: b\n# é\nk: é é\xff").problems.at(0).column, 7);
 }
 
 TEST(Yaml, AcceptsWindowsLineEnds) {
-  const Parsed parsed = ParseYaml("a: b\r\nc:\r\n  - d\r\n  - \"e\"\r\n  - yes\r\n");
-  EXPECT_EQ(NodeToJson(parsed.root), (Json{{"a", "b"}, {"c", {"d", "e", "yes"}}}));
+  const Parsed parsed = ParseYaml("a: b\r\nc:\r\n  - d\r\n  - \"e\"\r\n  - 08\r\n");
+  EXPECT_EQ(NodeToJson(parsed.root), (Json{{"a", "b"}, {"c", {"d", "e", "08"}}}));
   EXPECT_EQ(All(parsed.problems).substr(0, 10), "5:5: c[2]:");
 }
 
 TEST(Yaml, ReportsAtMostMaxProblems) {
-  for (const char* line : {"  unknown{}: yes\n", "  unknown{}: 1\n"}) {
+  for (const char* line : {"  unknown{}: 08\n", "  unknown{}: 1\n"}) {
     std::string text = "spec:\n";
     for (int i = 0; i < 1000; ++i) text += fmt::format(fmt::runtime(line), i);
     EXPECT_EQ(LoadYaml(text).problems.size(), 100u);
