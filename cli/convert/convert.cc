@@ -110,6 +110,15 @@ void ConvertMetadata(Source& source, Json& job) {
   for (const char* field : {"name", "namespace"}) {
     if (auto text = source.TakeText(fmt::format("metadata.{}", field))) metadata[field] = std::move(*text);
   }
+  const std::string generated = "metadata.generateName";
+  if (auto prefix = source.TakeText(generated); prefix && !metadata.contains("name")) {
+    metadata["name"] = prefix->substr(0, prefix->find_last_not_of("-.") + 1);
+    source.Note(
+        generated,
+        fmt::format("the job is named {}: the name is that of its pods and its checkpoints, so a second "
+                    "job needs another metadata.name",
+                    metadata["name"].get<std::string>()));
+  }
   for (const char* field : {"labels", "annotations"}) {
     if (auto map = source.TakeObject(fmt::format("metadata.{}", field)); map && !map->empty())
       metadata[field] = std::move(*map);

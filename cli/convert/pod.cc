@@ -11,6 +11,7 @@
 #include "api/pod_template.h"
 #include "api/slots.h"
 #include "cli/convert/convert.h"
+#include "cli/convert/names.h"
 #include "cli/convert/torchrun.h"
 
 namespace ringmaster::cli::convert {
@@ -82,6 +83,7 @@ std::string ProcessesOfTorchrun(Source& source, const std::string& path, const s
 }  // namespace
 
 Json* PrepareTemplate(Source& source, const TemplatePlace& place, Json& pod_template) {
+  AdaptLabels(source, place.path, pod_template);
   if (Json* pod =
           pod_template.contains("spec") && pod_template["spec"].is_object() ? &pod_template["spec"] : nullptr;
       pod != nullptr && pod->contains("restartPolicy")) {
@@ -142,6 +144,7 @@ void UseTemplate(Source& source, const TemplatePlace& place, Json pod_template, 
                               processes, processes));
     }
   }
+  AdaptVariables(source, place.command_path, spec["framework"].get<std::string>(), !command.empty(), *worker);
   spec["workers"]["template"] = std::move(pod_template);
 }
 

@@ -56,23 +56,6 @@ int64_t CpusOf(const Json& container) {
   return std::max<int64_t>(1, requested > 0 ? requested : limit);
 }
 
-// Returns the variables of the containers that read a label or an annotation which only pods of a JobSet
-// have.
-std::vector<std::string> ReadersOfJobSet(const Json& pod) {
-  std::vector<std::string> names;
-  for (const char* list : {"initContainers", "containers"}) {
-    for (const Json& container : json::Items(json::Child(pod, "spec"), list)) {
-      for (const Json& variable : json::Items(container, "env")) {
-        const std::string_view path =
-            json::Text(json::Child(json::Child(variable, "valueFrom"), "fieldRef"), "fieldPath");
-        if (path.find("jobset.sigs.k8s.io/") != path.npos || path.find("batch.kubernetes.io/") != path.npos)
-          names.emplace_back(json::Text(variable, "name"));
-      }
-    }
-  }
-  return names;
-}
-
 class TrainJob {
  public:
   TrainJob(Source& source, Json& job) : source_(source), job_(job) {}
@@ -86,13 +69,6 @@ class TrainJob {
     Overrides();
     Rest();
     if (source_.refused()) return;
-    for (const ReplicatedJob* job : {&runtime_.trainer, runtime_.node ? &*runtime_.node : nullptr}) {
-      const auto names = job == nullptr ? std::vector<std::string>() : ReadersOfJobSet(job->pod);
-      if (!names.empty())
-        source_.Note(job->path,
-                     fmt::format("the value of {} is empty: the pods do not have the labels of a JobSet",
-                                 fmt::join(names, ", ")));
-    }
     if (runtime_.framework == "mpi") return Mpi();
     CountProcesses();
     UseTemplate(source_, {runtime_.trainer.path, kNode, "spec.trainer"}, std::move(runtime_.trainer.pod),
@@ -146,7 +122,7 @@ class TrainJob {
     const api::Node* node = source_.Take(path);
     if (node == nullptr) return;
     processes_given_ = true;
-    runtime_.processes = node->scalar.is_string() ? node->scalar.get<std::string>() : node->text;
+    runtime_.processes = node->scalar.is_string() ? node->scalar.get<std::string>() : DumpJson(node->scalar);
     runtime_.processes_path = path;
   }
 

@@ -102,7 +102,7 @@ class RuntimeReader {
   void Processes(const std::string& path) {
     const api::Node* node = source_.Take(path);
     if (node == nullptr) return;
-    runtime_.processes = node->scalar.is_string() ? node->scalar.get<std::string>() : node->text;
+    runtime_.processes = node->scalar.is_string() ? node->scalar.get<std::string>() : DumpJson(node->scalar);
     runtime_.processes_path = path;
   }
 
