@@ -224,6 +224,13 @@ RM_API rm_status rm_begin_micro_batch(rm_run* run, int32_t v);
 RM_API rm_status rm_add(rm_run* run, int32_t tensor, const float* values);
 /* `loss`: the mean over the samples of the micro-batch. RM_REPEAT: the step was interrupted. */
 RM_API rm_status rm_end_micro_batch(rm_run* run, double loss);
+/*
+ * In place of rm_end_micro_batch, in all micro-batches of a step: the step is the mean by weight, such as
+ * that over tokens. `loss` and what rm_add got are the mean over the micro-batch times `weight`, which is
+ * finite and at least 0. A micro-batch with the weight 0 needs no rm_add. A micro-batch without rm_add of a
+ * gradient may end by either function.
+ */
+RM_API rm_status rm_end_weighted_micro_batch(rm_run* run, double loss, double weight);
 
 /*
  * Collective, in a step before its first micro-batch: all[i * bytes] gets what rank i passed, `bytes` of it.
@@ -235,8 +242,9 @@ RM_API rm_status rm_gather(rm_run* run, const void* mine, uint64_t bytes, void* 
 
 typedef struct rm_step_result {
   uint32_t size;
-  double loss;          /* mean over the micro-batches, equal on all workers */
+  double loss;          /* mean over the micro-batches, by weight if they have one; equal on all workers */
   double gradient_norm; /* Euclidean, of the averaged gradient, before clipping */
+  double weight;        /* sum of the weights, or the number of micro-batches; 0: loss and gradients are 0 */
 } rm_step_result;
 
 /*
@@ -245,8 +253,8 @@ typedef struct rm_step_result {
  * prepared for; the first step of a run always is. RM_FAILED also when a gradient or the loss is not finite.
  */
 RM_API rm_status rm_reduce(rm_run* run, rm_step_result* result);
-/* Writes the mean of a tensor over the micro-batches, shape (elements), to memory of rm_config.device.
- * REQUIRES: rm_reduce returned RM_OK. */
+/* Writes the mean of a tensor over the micro-batches, by weight unless it is RM_NOT_IN_NORM, shape
+ * (elements), to memory of rm_config.device. REQUIRES: rm_reduce returned RM_OK. */
 RM_API rm_status rm_gradient(rm_run* run, int32_t tensor, float* values);
 /* The program has updated its state by this step, which now counts. The numbers are for reports. */
 RM_API rm_status rm_committed(rm_run* run, double learning_rate, double gradient_norm);

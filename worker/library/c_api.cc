@@ -325,7 +325,20 @@ rm_status rm_end_micro_batch(rm_run* run, double loss) {
     if (!session.in_micro_batch())
       return Say(run, RM_INVALID, "rm_end_micro_batch: no micro-batch is computed");
     if (session.interrupted()) return RM_REPEAT;
-    return Answer(run, session, session.EndMicroBatch(loss));
+    return Answer(run, session, session.EndMicroBatch(loss, std::nullopt));
+  });
+}
+
+rm_status rm_end_weighted_micro_batch(rm_run* run, double loss, double weight) {
+  return Guard(run, [&](Session& session) {
+    if (!session.in_micro_batch())
+      return Say(run, RM_INVALID, "rm_end_weighted_micro_batch: no micro-batch is computed");
+    if (!std::isfinite(weight) || weight < 0)
+      return Say(
+          run, RM_INVALID,
+          fmt::format("rm_end_weighted_micro_batch: the weight is {}: it is at least 0, and finite", weight));
+    if (session.interrupted()) return RM_REPEAT;
+    return Answer(run, session, session.EndMicroBatch(loss, weight));
   });
 }
 
@@ -337,7 +350,8 @@ rm_status rm_reduce(rm_run* run, rm_step_result* result) {
       return Say(run, RM_INVALID, "rm_reduce: some micro-batches of this worker's share were not computed");
     const auto reduced = session.Reduce();
     if (!reduced.ok()) return Answer(run, session, reduced.error());
-    if (result != nullptr) CopyOut(rm_step_result{0, reduced->loss, reduced->gradient_norm}, result);
+    if (result != nullptr)
+      CopyOut(rm_step_result{0, reduced->loss, reduced->gradient_norm, reduced->weight}, result);
     return reduced->verdict == Session::Verdict::kGo ? RM_OK : RM_REPEAT;
   });
 }

@@ -9,7 +9,6 @@
 #include "base/check.h"
 #include "base/subnormals.h"
 #include "worker/compute/numerics/exact.h"
-#include "worker/trainer/scalar_exchange.h"
 
 namespace ringmaster::library {
 
@@ -21,6 +20,10 @@ namespace {
 // Elements whose all-reduce starts together: large enough for the bandwidth of a network, small enough to
 // overlap with backward.
 constexpr int64_t kBucketElements = int64_t{1} << 20;
+
+// What a micro-batch has in place of a weight.
+constexpr double kUnweighted = -1;
+constexpr double kWithoutGradient = -2;  // it fits steps with and without weights
 
 int64_t Padded(int64_t elements) { return (elements + kBlock - 1) / kBlock * kBlock; }
 
@@ -61,11 +64,11 @@ Result<std::unique_ptr<GradientSums>> GradientSums::Create(fabric::Fabric* fabri
   RM_ASSIGN(sums->sums_,
             Buffer<int32_t>::Create(fabric, device, elements * sums->options_.limbs, "gradient sums"));
   RM_ASSIGN(sums->norms_, Buffer<double>::Create(fabric, device, sums->tensor_count(), "norms"));
-  RM_ASSIGN(
-      const std::span<std::byte> exchange,
-      fabric->Allocate(
-          static_cast<size_t>(ScalarExchange::Words(blocks, sums->options_.micro_batches)) * sizeof(int32_t),
-          "exchange"));
+  RM_ASSIGN(const std::span<std::byte> exchange,
+            fabric->Allocate(static_cast<size_t>(
+                                 ScalarExchange::Words(blocks, int64_t{2} * sums->options_.micro_batches)) *
+                                 sizeof(int32_t),
+                             "exchange"));
   sums->exchange_ = trainer::SpanOf<int32_t>(exchange);
   if (blocks == 0) return sums;
   RM_ASSIGN(sums->maxima_, Buffer<int32_t>::Create(fabric, device, blocks, "maxima"));
@@ -150,16 +153,20 @@ Status GradientSums::Accumulate(int tensor, std::span<const float> values, bool 
                              SumsOf(tensor), BlocksOf(tensor, maxima_.device));
 }
 
-Status GradientSums::EndMicroBatch(double loss) {
-  CHECK(current_.has_value());
+Status GradientSums::EndMicroBatch(double loss, std::optional<double> weight) {
+  CHECK(current_.has_value() && (!weight || (std::isfinite(*weight) && *weight >= 0)));
   const int v = *current_;
+  bool gradient = false;
   RM_TRY(device_->BindThread());
   for (int tensor = 0; tensor < tensor_count(); ++tensor) {
-    if (partial_.Contains(v, tensor)) continue;
+    if (partial_.Contains(v, tensor)) {
+      gradient = gradient || options_.tensors[static_cast<size_t>(tensor)].in_norm;
+      continue;
+    }
     if (partial_.Empty(tensor)) RM_TRY(Accumulate(tensor, {}, true));
     partial_.Add(v, tensor);
   }
-  partial_.Complete(v, loss);
+  partial_.Complete(v, loss, weight.value_or(gradient ? kUnweighted : kWithoutGradient));
   if (last_) RM_TRY(ReduceReady());
   current_.reset();
   return Ok();
@@ -225,10 +232,13 @@ Result<GradientSums::Reduced> GradientSums::Reduce(const std::function<bool()>& 
   RM_TRY(device_->Sync());
 
   const auto blocks = static_cast<int64_t>(maxima_.host.size());
-  ScalarExchange exchange(exchange_, blocks, options_.micro_batches);
+  ScalarExchange exchange(exchange_, blocks, int64_t{2} * options_.micro_batches);
   exchange.Clear(numerics::kZero);
   std::ranges::copy(maxima_.host, exchange.maxima().begin());
-  for (int v = first_; v < end_; ++v) exchange.PutDouble(v, partial_.loss(v));
+  for (int v = first_; v < end_; ++v) {
+    exchange.PutDouble(v, partial_.loss(v));
+    exchange.PutDouble(options_.micro_batches + v, partial_.weight(v));
+  }
   exchange.Cast(finishes_ ? ScalarExchange::kFinishes : ScalarExchange::kGoesOn);
   if (wants_to_stop()) exchange.Cast(ScalarExchange::kStopAtBoundary);
   RM_TRY(exchange.Exchange(comms_.host));
@@ -244,7 +254,13 @@ Result<GradientSums::Reduced> GradientSums::Reduce(const std::function<bool()>& 
   }
   std::vector<double> losses(static_cast<size_t>(options_.micro_batches));
   for (size_t v = 0; v < losses.size(); ++v) losses[v] = exchange.GetDouble(static_cast<int64_t>(v));
-  reduced.loss = numerics::OrderedSum(losses) / options_.micro_batches;
+  if (!SumWeights(exchange)) {
+    reduced.outcome = Outcome::kMixed;
+    return reduced;
+  }
+  reduced.weight = divisor_;
+  const auto mean = [&](double sum) { return divisor_ > 0 ? sum / divisor_ : 0; };
+  reduced.loss = mean(numerics::OrderedSum(losses));
   if (options_.exact) {
     if (numerics::NotFinite(exchange.maxima())) {
       reduced.outcome = Outcome::kNotFinite;
@@ -264,7 +280,7 @@ Result<GradientSums::Reduced> GradientSums::Reduce(const std::function<bool()>& 
     const auto index = static_cast<size_t>(tensor);
     if (options_.exact) {
       RM_TRY(device_->Decode(SumsOf(tensor), BlocksOf(tensor, attempt_exponents_.device), quantum_bits_,
-                             1.0 / options_.micro_batches, FloatsOf(tensor)));
+                             DivisorOf(tensor) > 0 ? 1.0 / DivisorOf(tensor) : 0, FloatsOf(tensor)));
     }
     if (options_.tensors[index].in_norm)
       RM_TRY(device_->Norm(FloatsOf(tensor), norms_.device.subspan(index, 1)));
@@ -274,9 +290,21 @@ Result<GradientSums::Reduced> GradientSums::Reduce(const std::function<bool()>& 
   double squares = 0;
   for (size_t i = 0; i < options_.tensors.size(); ++i)
     if (options_.tensors[i].in_norm) squares += norms_.host[i] * norms_.host[i];
-  reduced.norm = std::sqrt(squares) / (options_.exact ? 1 : options_.micro_batches);
+  reduced.norm = options_.exact ? std::sqrt(squares) : mean(std::sqrt(squares));
   if (!std::isfinite(reduced.norm) || !std::isfinite(reduced.loss)) reduced.outcome = Outcome::kNotFinite;
   return reduced;
+}
+
+bool GradientSums::SumWeights(const ScalarExchange& exchange) {
+  std::vector<double> weights;
+  bool unweighted = false;
+  for (int64_t v = 0; v < options_.micro_batches; ++v) {
+    const double weight = exchange.GetDouble(options_.micro_batches + v);
+    unweighted = unweighted || weight == kUnweighted;
+    if (weight >= 0) weights.push_back(weight);
+  }
+  divisor_ = weights.empty() ? options_.micro_batches : numerics::OrderedSum(weights);
+  return weights.empty() || !unweighted;
 }
 
 std::string GradientSums::FirstNotFinite(std::span<const int32_t> maxima) const {
@@ -298,7 +326,8 @@ Status GradientSums::Read(int tensor, std::span<float> values) {
     RM_TRY(device_->Copy(std::as_bytes(from), std::as_writable_bytes(values)));
   } else {
     const KeepSubnormals keep;
-    RM_TRY(device_->Scale(from, static_cast<float>(1.0 / options_.micro_batches), values));
+    const double divisor = DivisorOf(tensor);
+    RM_TRY(device_->Scale(from, divisor > 0 ? static_cast<float>(1.0 / divisor) : 0, values));
   }
   return device_->LetStreamWait(stream_);
 }

@@ -36,6 +36,7 @@
 #include "worker/trainer/comm_queue.h"
 #include "worker/trainer/host_device_buffer.h"
 #include "worker/trainer/partial_sums.h"
+#include "worker/trainer/scalar_exchange.h"
 
 namespace ringmaster::library {
 
@@ -57,11 +58,14 @@ class GradientSums {
     kReduced,
     kRepeat,     // a value exceeded the range of its block: attempt the step again
     kNotFinite,  // a gradient or a loss is infinite or not a number
+    kMixed,      // some micro-batches have a weight, and some do not
   };
   struct Reduced {
     Outcome outcome = Outcome::kReduced;
     double loss = 0;  // mean over the micro-batches
     double norm = 0;  // of the mean gradient
+    double weight =
+        0;  // by which loss and gradients are divided: sum of the weights, or the number of micro-batches
     bool stop_at_boundary = false;
     bool finishes = false;  // a member ended the run before this step: see AttemptNothing
     bool goes_on = false;   // a member computed the step
@@ -88,8 +92,10 @@ class GradientSums {
   // Shape of `values`: (elements), memory of the device; the stream may change it afterwards. REQUIRES:
   // within a micro-batch, once per tensor.
   Status Add(int tensor, std::span<const float> values);
-  // Tensors that were not added count as zero.
-  Status EndMicroBatch(double loss);
+  // Tensors that were not added count as zero. With a weight, at least 0 and finite, loss and gradients are
+  // those of the micro-batch times the weight. All micro-batches of a step have a weight, or none; one
+  // without gradients needs none.
+  Status EndMicroBatch(double loss, std::optional<double> weight = std::nullopt);
   bool in_micro_batch() const { return current_.has_value(); }
   bool Complete() const;  // all micro-batches of the share are in the sums
   // The member ends the run before this step. It takes part in the exchange without gradients, so that all
@@ -103,7 +109,7 @@ class GradientSums {
   // every rank does the same.
   void Abandon();
   // Writes the mean of the tensor over the micro-batches to memory of the device, for later work of the
-  // stream.
+  // stream: that of a gradient by weight, that of a running statistic by count.
   Status Read(int tensor, std::span<float> values);
   // The step is committed: the next one starts with the exponents that follow from its maxima.
   void Commit();
@@ -138,6 +144,11 @@ class GradientSums {
   Status ReduceReady();
   // Waits for the all-reduces.
   Status Drain();
+  // Sets divisor_ from the weights of all micro-batches. Returns false if only some have one.
+  bool SumWeights(const trainer::ScalarExchange& exchange);
+  double DivisorOf(int tensor) const {
+    return options_.tensors[static_cast<size_t>(tensor)].in_norm ? divisor_ : options_.micro_batches;
+  }
   std::string FirstNotFinite(std::span<const int32_t> maxima) const;
 
   const Options options_;
@@ -167,6 +178,7 @@ class GradientSums {
   bool finishes_ = false;       // AttemptNothing was called
   size_t next_bucket_ = 0;      // the first that is not being reduced yet
   bool reducing_ = false;       // an all-reduce was started since the last Drain
+  double divisor_ = 1;          // of the gradients of the last reduction
 };
 
 }  // namespace ringmaster::library

@@ -91,7 +91,7 @@ class Session {
   Verdict BeginMicroBatch(int v);
   // Errors: the session has failed. kRepeat: call Next.
   Result<Verdict> Add(int tensor, std::span<const float> values);
-  Result<Verdict> EndMicroBatch(double loss);
+  Result<Verdict> EndMicroBatch(double loss, std::optional<double> weight);
   // REQUIRES: joined(). As GradientSums::SetStream.
   void SetStream(device::ForeignStream stream) { sums_->SetStream(stream); }
   // REQUIRES: joined(). As GradientSums::Synchronize. Errors: the session has failed.
@@ -109,6 +109,7 @@ class Session {
     Verdict verdict = Verdict::kGo;
     double loss = 0;
     double gradient_norm = 0;
+    double weight = 0;
   };
   Result<StepResult> Reduce();
   bool reduced() const { return reduced_; }

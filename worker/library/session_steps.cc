@@ -138,9 +138,9 @@ Result<Session::Verdict> Session::Add(int tensor, std::span<const float> values)
   return VerdictOf(sums_->Add(tensor, values));
 }
 
-Result<Session::Verdict> Session::EndMicroBatch(double loss) {
+Result<Session::Verdict> Session::EndMicroBatch(double loss, std::optional<double> weight) {
   Heartbeat();
-  return VerdictOf(sums_->EndMicroBatch(loss));
+  return VerdictOf(sums_->EndMicroBatch(loss, weight));
 }
 
 Result<Session::Verdict> Session::VerdictOf(const Status& outcome) {
@@ -183,6 +183,10 @@ Result<Session::StepResult> Session::Reduce() {
     case GradientSums::Outcome::kRepeat:
       in_step_ = false;
       return StepResult{Verdict::kRepeat, reduced->loss, 0};
+    case GradientSums::Outcome::kMixed:
+      return Fail(fmt::format(
+          "step {}: some micro-batches have a weight and some do not: pass one in all, or in none",
+          step_ + 1));
     case GradientSums::Outcome::kNotFinite: {
       const std::string what =
           reduced->culprit.empty() ? "the loss" : fmt::format("the gradient of {}", reduced->culprit);
@@ -194,7 +198,7 @@ Result<Session::StepResult> Session::Reduce() {
   pause_ = reduced->stop_at_boundary;
   loss_ = reduced->loss;
   reduced_ = true;
-  return StepResult{Verdict::kGo, reduced->loss, reduced->norm};
+  return StepResult{Verdict::kGo, reduced->loss, reduced->norm, reduced->weight};
 }
 
 void Session::Commit(double learning_rate, double gradient_norm) {

@@ -13,7 +13,8 @@ PartialSums::PartialSums(int micro_batches, int buckets)
       contains_(static_cast<size_t>(micro_batches) * static_cast<size_t>(buckets)),
       terms_(static_cast<size_t>(buckets)),
       complete_(static_cast<size_t>(micro_batches)),
-      losses_(static_cast<size_t>(micro_batches)) {}
+      losses_(static_cast<size_t>(micro_batches)),
+      weights_(static_cast<size_t>(micro_batches)) {}
 
 bool PartialSums::Begin(uint64_t version, const std::vector<int32_t>& exponents, int first, int end) {
   if (reduced_ || version_ != version || exponents_ != exponents || HasTermOutside(first, end)) Forget();
@@ -28,9 +29,10 @@ void PartialSums::Add(int micro_batch, int bucket) {
   ++terms_[static_cast<size_t>(bucket)];
 }
 
-void PartialSums::Complete(int micro_batch, double loss) {
+void PartialSums::Complete(int micro_batch, double loss, double weight) {
   complete_[static_cast<size_t>(micro_batch)] = true;
   losses_[static_cast<size_t>(micro_batch)] = loss;
+  weights_[static_cast<size_t>(micro_batch)] = weight;
 }
 
 void PartialSums::Forget() {

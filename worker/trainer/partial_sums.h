@@ -32,8 +32,8 @@ class PartialSums {
 
   // The bucket contains the micro-batch. REQUIRES: it did not.
   void Add(int micro_batch, int bucket);
-  // The micro-batch is computed: its loss is known, and every bucket contains it.
-  void Complete(int micro_batch, double loss);
+  // The micro-batch is computed: its loss and its weight are known, and every bucket contains it.
+  void Complete(int micro_batch, double loss, double weight = 1);
   // A bucket is going to hold terms of other ranks.
   void Reduce() { reduced_ = true; }
   // The sums are lost.
@@ -45,6 +45,7 @@ class PartialSums {
   bool IsComplete(int micro_batch) const { return complete_[static_cast<size_t>(micro_batch)]; }
   // REQUIRES: IsComplete.
   double loss(int micro_batch) const { return losses_[static_cast<size_t>(micro_batch)]; }
+  double weight(int micro_batch) const { return weights_[static_cast<size_t>(micro_batch)]; }
 
  private:
   size_t Index(int micro_batch, int bucket) const {
@@ -60,6 +61,7 @@ class PartialSums {
   std::vector<int> terms_;      // by bucket
   std::vector<bool> complete_;  // by micro-batch
   std::vector<double> losses_;
+  std::vector<double> weights_;
 };
 
 }  // namespace ringmaster::trainer

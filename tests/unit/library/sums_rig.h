@@ -13,6 +13,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -82,9 +83,17 @@ class Rank {
   void ComputeShare(int first, int end, int* computed = nullptr) {
     for (int v = first; v < end; ++v) {
       if (!sums->BeginMicroBatch(v)) continue;
-      for (int tensor = 0; tensor < static_cast<int>(kTensors.size()); ++tensor)
-        ASSERT_TRUE(Add(tensor, Gradient(tensor, v)).ok());
-      ASSERT_TRUE(sums->EndMicroBatch(1.0 / (v + 3)).ok());
+      const std::optional<double> weight =
+          weights.empty() ? std::nullopt : std::optional(weights[static_cast<size_t>(v)]);
+      for (int tensor = 0; tensor < static_cast<int>(kTensors.size()); ++tensor) {
+        std::vector<float> values = Gradient(tensor, v);
+        if (weight && kTensors[static_cast<size_t>(tensor)].in_norm) {
+          if (*weight == 0) continue;
+          for (float& value : values) value *= static_cast<float>(*weight);
+        }
+        ASSERT_TRUE(Add(tensor, values).ok());
+      }
+      ASSERT_TRUE(sums->EndMicroBatch(weight.value_or(1) / (v + 3), weight).ok());
       if (computed != nullptr) ++*computed;
     }
   }
@@ -101,6 +110,7 @@ class Rank {
   std::unique_ptr<fabric::Fabric> fabric;
   std::unique_ptr<GradientDevice> device;
   std::unique_ptr<GradientSums> sums;
+  std::vector<double> weights;  // by micro-batch; empty: they have none
 
  private:
   static size_t Bytes(int64_t elements) { return static_cast<size_t>(elements) * sizeof(float); }
@@ -130,6 +140,7 @@ struct Seen {
   std::vector<std::vector<float>> gradients;
   double loss = 0;
   double norm = 0;
+  double weight = 0;
   std::vector<int32_t> exponents;
   bool operator==(const Seen&) const = default;
 };
@@ -139,6 +150,7 @@ inline Seen See(Rank& rank, const GradientSums::Reduced& reduced) {
   Seen seen;
   seen.loss = reduced.loss;
   seen.norm = reduced.norm;
+  seen.weight = reduced.weight;
   for (int tensor = 0; tensor < static_cast<int>(kTensors.size()); ++tensor)
     seen.gradients.push_back(rank.Read(tensor));
   rank.sums->Commit();
