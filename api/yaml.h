@@ -20,8 +20,8 @@ struct Parsed {
 
 // Problems: more than 1 MiB, invalid UTF-8, control characters, nesting beyond 64 levels (after alias
 // expansion), aliases that contain themselves or expand to more than 100,000 values, several documents,
-// duplicate keys, merges (<<) of what is no object or that follow a key of theirs, tags, keys that are
-// neither text nor integers, and the plain scalars that scalar.h rejects.
+// duplicate keys, merges (<<) of a value that is no object, merges behind a key that they have, tags, keys
+// that are neither text nor integers, and the plain scalars that scalar.h rejects.
 Parsed ParseYaml(std::string_view text);
 
 // Returns every document that is not empty, with positions in the whole text. After a document that is not

@@ -81,7 +81,8 @@ class Event(ctypes.Structure):
 
 
 class StepResult(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_uint32), ("loss", ctypes.c_double), ("gradient_norm", ctypes.c_double)]
+    _fields_ = [("size", ctypes.c_uint32), ("loss", ctypes.c_double), ("gradient_norm", ctypes.c_double),
+                ("weight", ctypes.c_double)]  # fmt: skip
 
 
 _RUN = ctypes.c_void_p
@@ -106,6 +107,7 @@ _SIGNATURES = {
     "rm_begin_micro_batch": (ctypes.c_int, [_RUN, ctypes.c_int32]),
     "rm_add": (ctypes.c_int, [_RUN, ctypes.c_int32, _FLOATS]),
     "rm_end_micro_batch": (ctypes.c_int, [_RUN, ctypes.c_double]),
+    "rm_end_weighted_micro_batch": (ctypes.c_int, [_RUN, ctypes.c_double, ctypes.c_double]),
     "rm_reduce": (ctypes.c_int, [_RUN, ctypes.POINTER(StepResult)]),
     "rm_gradient": (ctypes.c_int, [_RUN, ctypes.c_int32, _FLOATS]),
     "rm_committed": (ctypes.c_int, [_RUN, ctypes.c_double, ctypes.c_double]),
@@ -325,15 +327,17 @@ class Handle:
             return None
         return [every.raw[i : i + len(mine)] for i in range(0, len(every), len(mine))]
 
-    def end_micro_batch(self, loss: float) -> int:
-        return self._check(self._library.rm_end_micro_batch(self._handle(), loss))
+    def end_micro_batch(self, loss: float, weight: Optional[float] = None) -> int:
+        if weight is None:
+            return self._check(self._library.rm_end_micro_batch(self._handle(), loss))
+        return self._check(self._library.rm_end_weighted_micro_batch(self._handle(), loss, weight))
 
-    def reduce(self) -> Optional[Tuple[float, float]]:
-        """Returns (loss, gradient norm) of the step, or None if the step must be attempted again."""
+    def reduce(self) -> Optional[Tuple[float, float, float]]:
+        """Returns (loss, gradient norm, sum of the weights) of the step, or None if the step must be attempted again."""
         result = StepResult(size=ctypes.sizeof(StepResult))
         if self._check(self._library.rm_reduce(self._handle(), ctypes.byref(result))) != OK:
             return None
-        return result.loss, result.gradient_norm
+        return result.loss, result.gradient_norm, result.weight
 
     def gradient(self, tensor: int, address: int) -> None:
         self._check(self._library.rm_gradient(self._handle(), tensor, address))

@@ -50,6 +50,7 @@ class Settings:
     checkpoint_keep: Optional[int] = None
     data_fingerprint: str = ""
     transport: Optional[str] = None
+    drop_last: bool = False
 
     def __post_init__(self) -> None:
         # Also of NumPy, for example.
@@ -103,6 +104,9 @@ class Step:
             None  # after the commit: mean over the samples of the step, equal on all workers
         )
         self.gradient_norm: Optional[float] = None  # after the commit: Euclidean, before clipping
+        self.weight: Optional[float] = (
+            None  # after the commit: sum of the weights of the micro-batches, or their number if they have none
+        )
         self._run = run
         self._share = range(event.first, event.end)
         self._iterated = False  # micro_batches was called
@@ -111,6 +115,7 @@ class Step:
         self._committed = False
         self._last_micro_batch = 0  # of the step that has samples
         self._weight = 1.0  # of the current micro-batch in the mean over the samples of the step
+        self._given_weight: Optional[float] = None  # by the program, in its place
         self._micro_batch_loss: Optional[float] = None
 
     def micro_batches(
@@ -144,6 +149,25 @@ class Step:
         """The seed of the random numbers of the current micro-batch, 64 bits: a hash of (seed, step, micro-batch)."""
         return _native.random_seed(self._run.settings.seed, self.number, self._current())
 
+    @property
+    def epoch(self) -> int:
+        """The pass over the dataset that this step belongs to, from 0. Known from the first micro-batch of the run on."""
+        return self.number // self._steps_per_epoch()
+
+    @property
+    def ends_epoch(self) -> bool:
+        """Whether this step takes the last samples of its epoch."""
+        return (self.number + 1) % self._steps_per_epoch() == 0
+
+    def _steps_per_epoch(self) -> int:
+        run = self._run
+        size = run._committed_size if run._dataset_size is None else run._dataset_size
+        if size is None:
+            raise Error(
+                "the epoch is unknown: the data has no length, or step.micro_batches(dataset) was not called yet"
+            )
+        return run.steps_per_epoch(size)
+
     def _current(self) -> int:
         if self.micro_batch is None:
             raise Error(
@@ -176,7 +200,7 @@ class Step:
                 self._interrupted = True
                 return
             self.samples, self._weight = run._samples(self.number, v, size)
-            self._micro_batch_loss = None
+            self._micro_batch_loss = self._given_weight = None
             if size is None or self.samples:
                 self.micro_batch = v
                 run._begin_micro_batch()
@@ -189,7 +213,8 @@ class Step:
                 self.micro_batch = None
             if (
                 run._add_floats(self, run._stamp_tensor, run._stamp_bits)
-                and run._native.end_micro_batch(self._micro_batch_loss or 0.0) == _native.REPEAT
+                and run._native.end_micro_batch(self._micro_batch_loss or 0.0, self._given_weight)
+                == _native.REPEAT
             ):
                 self._interrupted = True
             if self._interrupted:
@@ -210,8 +235,29 @@ class Step:
                 "the losses"
             )
 
+    def _set_weight(self, weight: Any) -> None:
+        """weight: of the current micro-batch in the mean over the step, instead of that of its samples; None: that one."""
+        value = None if weight is None else float(weight)
+        if value is not None and not (math.isfinite(value) and value >= 0):
+            raise Error(
+                f"step.{self._run._add_call}: the weight of micro-batch {self.micro_batch} is {value}: it is finite and at least 0, "
+                "such as the number of tokens whose loss counts"
+            )
+        if self._micro_batch_loss is not None and value != self._given_weight:
+            raise Error(
+                f"step.{self._run._add_call}: the weight of micro-batch {self.micro_batch} is {value}, and in an earlier call "
+                f"{self._given_weight}: all calls in a micro-batch have the same weight"
+            )
+        self._given_weight = value
+
+    @property
+    def _factor(self) -> float:
+        """By which the loss and the gradients of the current micro-batch are multiplied. 0: it has none."""
+        return self._weight if self._given_weight is None else self._given_weight
+
     def _add_loss(self, loss: float) -> None:
-        self._micro_batch_loss = (self._micro_batch_loss or 0.0) + loss * self._weight
+        counted = loss * self._factor if self._factor > 0 else 0.0
+        self._micro_batch_loss = (self._micro_batch_loss or 0.0) + counted
 
     def _set_loss(self, loss: float) -> None:
         self._check_first_loss()
@@ -238,7 +284,7 @@ class Step:
         if result is None:
             self._interrupted = True
             return False
-        self.loss, self.gradient_norm = result
+        self.loss, self.gradient_norm, self.weight = result
         self._run._check_equal_stamps()
         self._run._seed_micro_batch(self.number, self._run.settings.micro_batches)
         return True
@@ -273,6 +319,7 @@ class Run(abc.ABC, Generic[StepT]):
             self._finalizer.detach()
         self._committed_steps = 0  # by this process
         self._joined = False
+        self._total = 0  # steps
         self._finish_requested = False
         self._yielded: Optional[StepT] = None  # the step that the loop is at
         self._kept: List[Any] = []  # memory that the library reads
@@ -303,6 +350,7 @@ class Run(abc.ABC, Generic[StepT]):
             raise Error(f"run.steps({total}): a run has at least one step")
         self._joined = True
         self._find_generators()
+        self._total = total
         self._join(total)
         described = False
         while (event := self._next_step()) is not None:
@@ -348,6 +396,19 @@ class Run(abc.ABC, Generic[StepT]):
                 if not event.finished:
                     raise Stopped(self._native.exit_code())
                 return None
+
+    def steps_per_epoch(self, size: int) -> int:
+        """Returns how many steps an epoch of a dataset of `size` has; the last one may have fewer samples, unless drop_last."""
+        if self.settings.samples_per_step is None:
+            raise Error("an epoch has a length only with init(samples_per_step=...)")
+        size, per_step = _integer("the size of the dataset", size), self.settings.samples_per_step
+        if not self.settings.drop_last:
+            return -(-size // per_step)
+        if size < per_step:
+            raise Error(
+                f"the dataset has {size} samples, and init(drop_last=True) drops steps with fewer than {per_step}: none is left"
+            )
+        return size // per_step
 
     def finish(self) -> None:
         """Ends the run after the step that was committed last, as if it were the last one. The loop over the steps then ends.
@@ -491,6 +552,10 @@ class Run(abc.ABC, Generic[StepT]):
         if numpy is not None:
             numpy.random.seed(seed & 0xFFFFFFFF)
 
+    def _hint(self, error: BaseException) -> str:
+        """Returns what to do about a mistake in the program, as a sentence without capital; empty: unknown."""
+        return ""
+
     def _exit_code(self, error: BaseException) -> Optional[int]:
         """Returns the exit code for an exception that a restart may resolve, None for a mistake in the program."""
         if isinstance(error, MemoryError):
@@ -549,7 +614,10 @@ class Run(abc.ABC, Generic[StepT]):
         settings = self.settings
         folder = settings.checkpoint_folder
         gpu = self._gpu()
-        fingerprint = "".join(f"{name}: {value}\n" for name, value in self._fingerprint().items())
+        common = dict(self._fingerprint())
+        if settings.drop_last:
+            common["drop-last"] = "True"
+        fingerprint = "".join(f"{name}: {value}\n" for name, value in common.items())
         config = _native.Config(
             steps=total,
             micro_batches=settings.micro_batches,
@@ -670,9 +738,12 @@ class Run(abc.ABC, Generic[StepT]):
         per_step = self.settings.samples_per_step
         if size is None or per_step is None:
             return [], 1.0
-        indices = _native.samples(self.settings.seed, size, per_step, self.settings.micro_batches, step, v)
-        steps_per_epoch = -(-size // per_step)
-        of_step = min(per_step, size - step % steps_per_epoch * per_step)
+        whole = -(-size // per_step)  # steps of an epoch with all samples
+        epoch, place = divmod(step, self.steps_per_epoch(size))
+        indices = _native.samples(
+            self.settings.seed, size, per_step, self.settings.micro_batches, epoch * whole + place, v
+        )
+        of_step = min(per_step, size - place * per_step)
         return indices, len(indices) * self.settings.micro_batches / of_step
 
     def _last_micro_batch(self, step: int, size: Optional[int]) -> int:
@@ -748,6 +819,9 @@ def _on_exception(
     run = _watched() if _watched is not None else None
     if run is None or not run._native.open:
         return
+    hint = run._hint(value)
+    if hint:
+        print(f"ringmaster: {hint}", file=sys.stderr)
     code = _report_exception(run, value)
     if code is not None:
         _exit_now(code)
@@ -762,7 +836,8 @@ def _report_exception(run: Run[Any], error: BaseException) -> Optional[int]:
     code = run._exit_code(error)
     if code is not None:
         return code
-    run._native.fail(describe_exception(error))
+    hint = run._hint(error)
+    run._native.fail(describe_exception(error) + (f"; {hint}" if hint else ""))
     return run._native.exit_code()
 
 

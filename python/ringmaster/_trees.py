@@ -15,12 +15,14 @@ class Step(_run.Step):
 
     _run: "Run[Any]"
 
-    def add(self, loss: Any, gradients: Any) -> None:
+    def add(self, loss: Any, gradients: Any, *, weight: Optional[float] = None) -> None:
         """Adds the gradient of the current micro-batch to the sums. Once per micro-batch.
 
         loss: a number, the mean over the samples of the micro-batch. gradients: arrays in the structure of the parameters.
+        weight: of the micro-batch in the means over the step, for example the number of its tokens; default: the number of its
+                samples. All micro-batches of a step have one, or none. With 0, loss and gradients are ignored.
         """
-        self._run._add(self, loss, gradients)
+        self._run._add(self, loss, gradients, weight)
 
     def commit(
         self, update: Callable[[Any], Any], clip_norm: Optional[float] = None, *, learning_rate: float = 0.0
@@ -113,10 +115,11 @@ class Run(_run.Run[StepT], Generic[StepT]):
 
     # ---- a step ----
 
-    def _add(self, step: Step, loss: Any, gradients: Any) -> None:
+    def _add(self, step: Step, loss: Any, gradients: Any, weight: Optional[float]) -> None:
         import numpy
 
         step._check_first_loss()
+        step._set_weight(weight)
         leaves = self._leaves(gradients)
         shapes = [tuple(numpy.shape(leaf)) for _, leaf in leaves]
         if shapes != self._shapes:
@@ -124,6 +127,8 @@ class Run(_run.Run[StepT], Generic[StepT]):
                 f"step.add: the gradients have the shapes {shapes}, and the parameters have {self._shapes}"
             )
         step._set_loss(float(loss))
+        if step._factor == 0:  # they may be 0 / 0
+            return
         self._add_gradients(step, [leaf for _, leaf in leaves])
 
     def _add_gradients(self, step: Step, gradients: Sequence[Any]) -> None:
@@ -132,8 +137,8 @@ class Run(_run.Run[StepT], Generic[StepT]):
 
         for tensor, gradient in enumerate(gradients):
             values = numpy.ascontiguousarray(gradient, dtype=numpy.float32)
-            if step._weight != 1.0:
-                values = values * numpy.float32(step._weight)
+            if step._factor != 1.0:
+                values = values * numpy.float32(step._factor)
             step._add(tensor, values.ctypes.data)
 
     def _mean_gradients(self) -> List[Any]:

@@ -122,8 +122,8 @@ class Run(_trees.Run[Step]):
         if self._memory is None:
             return super()._add_gradients(step, gradients)
         values = [jax.device_put(jax.numpy.asarray(leaf, jax.numpy.float32), self._memory) for leaf in gradients]
-        if step._weight != 1.0:
-            values = [value * numpy.float32(step._weight) for value in values]
+        if step._factor != 1.0:
+            values = [value * numpy.float32(step._factor) for value in values]
         jax.block_until_ready(values)
         for tensor, value in enumerate(values):
             step._add(tensor, value.unsafe_buffer_pointer())
@@ -215,6 +215,7 @@ def init(
     checkpoint_keep: Optional[int] = None,
     data_fingerprint: str = "",
     transport: Optional[str] = None,
+    drop_last: bool = False,
 ) -> Run:
     """Connects with the job, and seeds the random numbers of Python and NumPy. Call it first.
 
@@ -232,5 +233,6 @@ def init(
             checkpoint_keep=checkpoint_keep,
             data_fingerprint=data_fingerprint,
             transport=transport,
+            drop_last=drop_last,
         )
     )

@@ -179,6 +179,7 @@ def init(
     checkpoint_keep: Optional[int] = None,
     data_fingerprint: str = "",
     transport: Optional[str] = None,
+    drop_last: bool = False,
 ) -> Run:
     """Connects with the job, and seeds the random numbers of Python and NumPy. Call it first.
 
@@ -196,5 +197,6 @@ def init(
             checkpoint_keep=checkpoint_keep,
             data_fingerprint=data_fingerprint,
             transport=transport,
+            drop_last=drop_last,
         )
     )

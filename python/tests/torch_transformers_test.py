@@ -17,6 +17,7 @@ from tokenizers import Tokenizer, models
 from torch.nn.functional import cross_entropy
 from transformers.trainer_callback import ProgressCallback, TrainerCallback
 
+from ringmaster import _native
 from ringmaster.torch import Failed, transformers as subject
 from ringmaster.torch.transformers import Trainer
 
@@ -53,9 +54,10 @@ class Of(Case):
         return transformers.TrainingArguments(**{**usual, **named})
 
     def trainer(self, kind=Trainer, callbacks=(), **named):
-        others = {name: named.pop(name) for name in ("compute_loss_func", "processing_class", "ringmaster") if name in named}
+        others = {name: named.pop(name) for name in ("compute_loss_func", "processing_class", "ringmaster", "train_dataset") if name in named}
+        others = {"train_dataset": Text(), **others}
         trainer = kind(
-            model=model(), args=self.arguments(**named), train_dataset=Text(), eval_dataset=Text(), callbacks=list(callbacks), **others
+            model=model(), args=self.arguments(**named), eval_dataset=Text(), callbacks=list(callbacks), **others
         )
         self.addCleanup(trainer.run.close)
         return trainer
@@ -76,7 +78,7 @@ class Arguments(Of):
 
     def test_what_is_not_honoured_is_refused(self):
         values = {
-            "accelerator_config": {"split_batches": True}, "auto_find_batch_size": True, "dataloader_drop_last": True,
+            "accelerator_config": {"split_batches": True}, "auto_find_batch_size": True,
             "dataloader_multiprocessing_context": "spawn", "debug": "underflow_overflow", "enable_jit_checkpoint": True,
             "ignore_data_skip": True, "include_num_input_tokens_seen": True, "lr_scheduler_type": "greedy",
             "neftune_noise_alpha": 5.0, "optim": "adalomo", "push_to_hub": True, "save_on_each_node": True, "save_only_model": True,
@@ -130,33 +132,68 @@ class Code(Of):
         for name in subject._CALLED:
             self.assertTrue(callable(getattr(transformers.Trainer, name)), name)
 
-    def test_a_loss_that_needs_the_tokens_of_the_step(self):
-        class Mine(Trainer):
-            def compute_loss(self, model, inputs, return_outputs=False, *, num_items_in_batch):
-                raise AssertionError
-
-        self.fails("compute_loss needs num_items_in_batch", self.trainer, Mine)
-        self.fails(
-            "compute_loss_func needs num_items_in_batch", self.trainer, compute_loss_func=lambda outputs, labels, num_items_in_batch: None
-        )
+    def test_a_loss_of_a_whole_step(self):
         scaled = type("Scaled", (Trainer,), {"loss_is_scaled_for_ga": True})
         self.fails("loss_is_scaled_for_ga=True", self.trainer, scaled)
 
     def test_losses_of_the_program_are_those_that_train(self):
-        def loss(outputs, labels, num_items_in_batch=None):
-            self.assertIsNone(num_items_in_batch)
-            return cross_entropy(outputs.logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+        def loss(outputs, labels, num_items_in_batch):
+            total = cross_entropy(outputs.logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten(), reduction="sum")
+            return total / num_items_in_batch
 
         class Mine(Trainer):
-            def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+            def compute_loss(self, model, inputs, return_outputs=False, *, num_items_in_batch):
                 labels = inputs.pop("labels")
-                outputs = model(**inputs)
-                return loss(outputs, labels, num_items_in_batch)
+                return loss(model(**inputs), labels, num_items_in_batch)
 
-        usual, function, method = self.trainer(), self.trainer(compute_loss_func=loss), self.trainer(Mine)
-        losses = [trainer.train().training_loss for trainer in (usual, function, method)]
-        self.assertEqual(losses[1], losses[2])
-        self.assertAlmostEqual(losses[0], losses[1], places=5)
+        class Mean(Trainer):
+            def compute_loss(self, model, inputs, return_outputs=False):
+                labels = inputs.pop("labels")
+                return cross_entropy(model(**inputs).logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+
+        trainers = self.trainer(), self.trainer(compute_loss_func=loss), self.trainer(Mine), self.trainer(Mean)
+        losses = [trainer.train().training_loss for trainer in trainers]
+        for other in losses[1:]:
+            self.assertAlmostEqual(losses[0], other, places=5)
+
+    def test_the_mean_is_over_labels(self):
+        class Masked(Text):
+            def __getitem__(self, index):  # from no label to all; the first one is no target
+                tokens = super().__getitem__(index)["input_ids"]
+                return {"input_ids": tokens, "labels": torch.where(torch.arange(CONTEXT) < index % (CONTEXT + 1), tokens, -100)}
+
+        trainer = self.trainer(train_dataset=Masked(), optim="sgd", learning_rate=0.5, per_device_train_batch_size=1, gradient_accumulation_steps=4)
+        output = trainer.train()
+        reference, total = model(), 0.0
+        optimizer = torch.optim.SGD(reference.parameters(), lr=0.5)
+        for step in range(PER_EPOCH):
+            indices = sum((_native.samples(trainer.args.seed, SAMPLES, 4, 4, step, v) for v in range(4)), [])
+            items = [Masked()[i] for i in indices]
+            tokens, labels = (torch.stack([item[name] for item in items]) for name in ("input_ids", "labels"))
+            loss = cross_entropy(reference(input_ids=tokens).logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+            optimizer.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(reference.parameters(), 1.0)
+            for group in optimizer.param_groups:
+                group["lr"] = 0.5 * (1 - step / PER_EPOCH)
+            optimizer.step()
+            total += loss.item() / PER_EPOCH
+        self.assertAlmostEqual(output.training_loss, total, places=4)
+        torch.testing.assert_close(self.weights(trainer), torch.cat([p.detach().flatten() for p in reference.parameters()]), rtol=1e-4, atol=1e-5)
+
+    def test_arguments_with_another_meaning_are_named(self):
+        fields = {field.name for field in dataclasses.fields(transformers.TrainingArguments)}
+        self.assertLessEqual(set(subject._DIFFERENT), fields & (subject._HONOURED | subject._HARMLESS | set(subject._REFUSED)))
+        with self.assertLogs("transformers.trainer", "WARNING") as caught:
+            self.trainer(max_steps=1, average_tokens_across_devices=False).train()
+        text = "\n".join(caught.output)
+        self.assertIn("gradient_accumulation_steps=2: the micro-batches of all workers together, so a step has 2 x 2 samples", text)
+        self.assertIn("average_tokens_across_devices=False: the loss is the mean over the labels of the step", text)
+        self.assertNotIn("save_strategy", text)
+
+    def test_the_last_step_of_an_epoch_may_be_dropped(self):
+        trainer = self.trainer(train_dataset=torch.utils.data.Subset(Text(), range(10)), max_steps=-1, num_train_epochs=3, dataloader_drop_last=True)
+        self.assertEqual(trainer.train().global_step, 6)
 
     def test_callbacks_that_wait_for_an_event_that_does_not_happen(self):
         for event in ("on_substep_end", "on_save"):

@@ -42,6 +42,7 @@ def init(
     checkpoint_keep: Optional[int] = None,
     data_fingerprint: str = "",
     transport: Optional[str] = None,
+    drop_last: bool = False,
 ) -> Run:
     """Connects with the job, and seeds all random numbers, so that every worker builds the same model. Call it first.
 
@@ -58,6 +59,8 @@ def init(
     checkpoint_keep: number of checkpoints to keep; by default as the job says.
     data_fingerprint: any text that is equal on workers with the same data.
     transport: "auto", "shm" or "ucx"; by default as the job says.
+    drop_last: leaves out the last step of an epoch if it has fewer samples than the others. The samples it would have differ from
+               epoch to epoch. Without it, a micro-batch may have a single sample, which a BatchNorm may refuse.
     """
     settings = _base.Settings(
         micro_batches=micro_batches,
@@ -69,6 +72,7 @@ def init(
         checkpoint_keep=checkpoint_keep,
         data_fingerprint=data_fingerprint,
         transport=transport,
+        drop_last=drop_last,
     )
     settings.check()
     if threads < 1:

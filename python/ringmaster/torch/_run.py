@@ -13,7 +13,7 @@ import torch
 from .. import _data, _native, _run, _safetensors, _state
 from .._errors import Error
 from . import _data as _datasets
-from . import _objects, _scaler, _tensors, _undo, _weights
+from . import _objects, _scaler, _schedulers, _tensors, _undo, _weights
 from ._buffers import POLICIES, Buffers
 from ._watch import Watch
 
@@ -28,14 +28,15 @@ class Step(_run.Step):
     """One attempt at a step: this worker's share of its micro-batches, then the commit."""
 
     _run: "Run"
-    # After the reduction, equal on all workers: whether a gradient was not finite, so that a registered GradScaler leaves the
-    # update of the parameters out. What overflowed counts as zero in gradient_norm, and in loss.
+    # After the reduction, equal on all workers: whether the parameters stay as they are, because a gradient was not finite and a
+    # GradScaler is registered, or because all weights are 0. What overflowed counts as zero in gradient_norm, and in loss.
     skipped: bool = False
 
     def backward(
         self,
         loss: torch.Tensor,
         *,
+        weight: Optional[float] = None,
         scale: float = 1.0,
         last: bool = True,
         inputs: Optional[Iterable[torch.nn.Parameter]] = None,
@@ -43,17 +44,20 @@ class Step(_run.Step):
     ) -> None:
         """Computes the gradient of the current micro-batch, and adds it to the sums.
 
-        loss: shape (), the mean over the samples of the micro-batch. Several calls in a micro-batch add up: their gradients, as in
-              PyTorch, and their losses.
+        loss: shape (), the mean over the samples of the micro-batch, or over that which `weight` counts. Several calls in a
+              micro-batch add up: their gradients, as in PyTorch, and their losses.
+        weight: of the micro-batch in the means over the step, for example the number of its tokens whose loss counts; default:
+                the number of its samples. All micro-batches of a step have one, or none. With 0, the loss is ignored: it may be
+                the mean over nothing, which is not a number.
         last: False if a further call follows in this micro-batch; needed only if the number of calls is not always the same.
         inputs, retain_graph: as of torch.Tensor.backward.
         scale: factor for the backward pass, by which the gradients are divided afterwards; a power of two, such as 1024, keeps
                small gradients of float16 from becoming zero. bfloat16 needs none. A registered GradScaler chooses it itself.
         """
-        self._run._backward(self, loss, scale, last, inputs, retain_graph)
+        self._run._backward(self, loss, weight, scale, last, inputs, retain_graph)
 
     def reduce(self) -> bool:
-        """Sets the `grad` of each parameter to its mean over the samples of the step, equal on all workers.
+        """Sets the `grad` of each parameter to its mean over the samples of the step, or by weight, equal on all workers.
 
         `commit` does this itself: call it before, in order to change gradients in between. Returns False if the step must be
         attempted again: then skip the rest of the loop's body.
@@ -64,16 +68,18 @@ class Step(_run.Step):
         self,
         clip_norm: Optional[float] = None,
         *,
-        schedule: bool = True,
+        schedule: Optional[bool] = None,
         optimizers: Union[None, torch.optim.Optimizer, Iterable[torch.optim.Optimizer]] = None,
     ) -> bool:
         """Reduces the gradients over all workers, and updates the parameters and the rest of the state.
 
         clip_norm: scales the gradient to this Euclidean norm if it is larger, as torch.nn.utils.clip_grad_norm_.
-        schedule: calls step() of each registered scheduler, except of a ReduceLROnPlateau.
+        schedule: calls step() of each registered scheduler, except of a ReduceLROnPlateau. Default: yes, in each step. A scheduler
+                  that counts epochs needs schedule=step.ends_epoch; a run that looks like that gets a warning.
         optimizers: which of the registered ones are stepped, with their schedulers; the gradients of the others are dropped, and
                     clip_norm leaves them out. All workers must choose alike, for example by the number of the step.
-        When step.skipped is set, the optimizers and schedulers do nothing, and a registered GradScaler reduces its scale.
+        When step.skipped is set, the optimizers and schedulers do nothing; a registered GradScaler reduces its scale if a gradient
+        was not finite.
         Returns False if the step was interrupted and nothing has changed: run.steps then yields it again.
         """
         return self._run._commit(self, clip_norm, schedule, optimizers)
@@ -123,9 +129,11 @@ class Run(_run.Run[Step]):
         self._elements: List[int] = []  # by index of the tensor in the sums
         self._hooks: List[torch.utils.hooks.RemovableHandle] = []
         self._step: Optional[Step] = None
-        self._inverse_scale = 1.0  # of the current micro-batch
+        self._inverse_scale = 1.0  # of the current micro-batch: by it, gradients are multiplied
+        self._overflowed = False  # in the last reduction
         self._in_backward = False
         self._warn_of_unused = True
+        self._checked_schedulers = False
 
     # ---- for user code ----
 
@@ -317,6 +325,14 @@ class Run(_run.Run[Step]):
                 roots.append((name, value))
         return roots
 
+    def _hint(self, error: BaseException) -> str:
+        if isinstance(error, ValueError) and "Expected more than 1 value per channel" in str(error):
+            return (
+                "a batch normalization needs more than one value per channel: the last step of an epoch has fewer samples than the "
+                "others; rm.init(drop_last=True) leaves it out, and a larger samples_per_step gives each micro-batch more samples"
+            )
+        return super()._hint(error)
+
     def _exit_code(self, error: BaseException) -> Optional[int]:
         if isinstance(error, torch.cuda.OutOfMemoryError):  # torch.OutOfMemoryError, which is newer
             return 71
@@ -387,13 +403,16 @@ class Run(_run.Run[Step]):
         self,
         step: Step,
         loss: torch.Tensor,
+        weight: Optional[float],
         scale: float,
         last: bool,
         inputs: Optional[Iterable[torch.nn.Parameter]],
         retain_graph: Optional[bool],
     ) -> None:
         step._current()
-        if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.requires_grad:
+        step._set_weight(weight)
+        ignored = step._given_weight == 0
+        if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not (loss.requires_grad or ignored):
             raise Error(
                 "step.backward takes the loss of the micro-batch, a tensor with one element that depends on the parameters; got "
                 f"{_describe_loss(loss)}"
@@ -409,12 +428,17 @@ class Run(_run.Run[Step]):
         if self._calls == 0:
             for parameter in self._parameters:
                 parameter.grad = None
-        elif 1.0 / scale != self._inverse_scale:
+        # With a scale, which keeps numbers in the range of float16, the weight is for the gradients, which are float32.
+        apart = weight is not None and (scale != 1.0 or self._scaler.enabled)
+        inverse_scale = (step._factor if apart else 1.0) / scale
+        if self._calls > 0 and inverse_scale != self._inverse_scale:
             raise Error(f"step.backward(scale={scale}): all calls in a micro-batch have the same scale")
         self._calls += 1
         self._more_calls = not last
-        factor = step._weight * scale
-        self._inverse_scale = 1.0 / scale
+        if ignored:
+            return step._add_loss(0.0)
+        factor = scale if apart else step._factor * scale
+        self._inverse_scale = inverse_scale
         self._in_backward = True
         try:
             (loss * factor if factor != 1.0 else loss).backward(  # type: ignore[no-untyped-call]
@@ -536,7 +560,8 @@ class Run(_run.Run[Step]):
             return not step._interrupted
         used = self._mean(self._used_tensor)
         self._used = [value > 0 for value in used.tolist()]
-        step.skipped = self._scaler.enabled and float(self._mean(self._overflow_tensor)) > 0
+        self._overflowed = self._scaler.enabled and float(self._mean(self._overflow_tensor)) > 0
+        step.skipped = self._overflowed or step.weight == 0
         for i, parameter in enumerate(self._parameters):
             parameter.grad = self._gradient(i) if self._used[i] else None
         return True
@@ -560,7 +585,7 @@ class Run(_run.Run[Step]):
         self,
         step: Step,
         clip_norm: Optional[float],
-        schedule: bool,
+        schedule: Optional[bool],
         chosen: Union[None, torch.optim.Optimizer, Iterable[torch.optim.Optimizer]],
     ) -> bool:
         if clip_norm is not None and not clip_norm > 0:
@@ -601,11 +626,13 @@ class Run(_run.Run[Step]):
         if not step.skipped:
             for optimizer in optimizers:
                 optimizer.step()
-        if schedule and not step.skipped:
+        if schedule is None:
+            self._warn_of_epochs()
+        if schedule is not False and not step.skipped:
             for scheduler in self._objects.values():
                 if _objects.steps_by_itself(scheduler) and (chosen is None or scheduler.optimizer in optimizers):
                     scheduler.step()
-        self._scaler.update(step.skipped, step.number)
+        self._scaler.update(self._overflowed, step.number)
         self._drop_gradients()
         del gradients
         self._forget_shared_gradients()
@@ -631,6 +658,20 @@ class Run(_run.Run[Step]):
                     f"ringmaster: no micro-batch of the first step gave a gradient to {shown}", stacklevel=3
                 )
         return True
+
+    def _warn_of_epochs(self) -> None:
+        """Warns of schedulers that count epochs, as far as the number of steps shows it. Once."""
+        if self._checked_schedulers or self.rank != 0:
+            return
+        self._checked_schedulers = True
+        for name, value in self._objects.items():
+            why = _schedulers.counts_epochs(value, self._total)
+            if why is not None:
+                warnings.warn(
+                    f"ringmaster: step.commit() calls {name}.step() after each step, and in {self._total} steps {why}. If it counts "
+                    "epochs, call step.commit(schedule=step.ends_epoch); if it counts steps, step.commit(schedule=True)",
+                    stacklevel=4,
+                )
 
 
     def _chosen(

@@ -10,7 +10,8 @@ What differs from transformers.Trainer:
 
 - A step has gradient_accumulation_steps micro-batches of per_device_train_batch_size samples, for any number of workers, which
   share them. So gradient_accumulation_steps is at least the largest number of workers.
-- The loss of a step is the mean over its samples of the losses of the micro-batches; transformers weights by tokens.
+- The loss of a step is the mean over its labels on all workers, where transformers 5 counts labels, else that over its samples. A
+  micro-batch whose labels are all -100 counts nothing.
 - Checkpoints are Ringmaster's: the job says which; alone, in output_dir/ringmaster as save_strategy says. The same command continues.
 - All workers evaluate and get the same metrics, so callbacks such as EarlyStoppingCallback decide alike.
 - fp16=True computes in float16 on CPUs as well, where transformers uses float32. The scale of the loss is state, and all workers skip
@@ -62,8 +63,8 @@ _HONOURED = frozenset(
     disable_tqdm report_to run_name project trackio_space_id trackio_bucket_id trackio_static_space_id eval_strategy eval_steps
     eval_delay per_device_eval_batch_size prediction_loss_only eval_on_start eval_do_concat_batches eval_accumulation_steps
     include_for_metrics batch_eval_metrics save_steps save_total_limit metric_for_best_model greater_is_better full_determinism
-    seed use_cpu dataloader_num_workers remove_unused_columns label_names hub_token hub_private_repo hub_model_id hub_strategy
-    hub_always_push hub_revision
+    seed use_cpu dataloader_num_workers dataloader_drop_last remove_unused_columns label_names hub_token hub_private_repo
+    hub_model_id hub_strategy hub_always_push hub_revision
     """.split()
 )
 # What they tune does not exist here, or changes the speed only.
@@ -91,7 +92,6 @@ def _layerwise_or_special(optimizer: Any) -> bool:
 _REFUSED: Dict[str, Tuple[Callable[[Any], bool], str]] = {
     "accelerator_config": (lambda value: bool(value != type(value)()), "the order of the samples is Ringmaster's"),
     "auto_find_batch_size": (bool, "set per_device_train_batch_size"),
-    "dataloader_drop_last": (bool, "the last step of an epoch is smaller; shorten the dataset to a multiple of a step"),
     "dataloader_multiprocessing_context": (
         lambda value: value not in (None, multiprocessing.get_start_method()),
         "call multiprocessing.set_start_method at the start of the program",
@@ -118,6 +118,32 @@ _REFUSED: Dict[str, Tuple[Callable[[Any], bool], str]] = {
     "use_liger_kernel": (bool, "its kernels are not deterministic"),
 }  # fmt: skip
 _CHECKED = frozenset(["data_seed"])  # with another field
+# Honoured or harmless, but with another meaning than in transformers: whether it has it with these arguments, and which.
+_DIFFERENT: Dict[str, Tuple[Callable[[Any], bool], str]] = {
+    "gradient_accumulation_steps": (
+        lambda arguments: True,
+        "the micro-batches of all workers together, so a step has {gradient_accumulation_steps} x {per_device_train_batch_size} "
+        "samples for any number of workers",
+    ),
+    "average_tokens_across_devices": (
+        lambda arguments: not arguments.average_tokens_across_devices,
+        "the loss is the mean over the labels of the step on all workers, as if it were True",
+    ),
+    "logging_nan_inf_filter": (
+        lambda arguments: arguments.logging_nan_inf_filter,
+        "a loss that is not finite ends the job",
+    ),
+    "save_strategy": (
+        lambda arguments: str(getattr(arguments.save_strategy, "value", arguments.save_strategy)) != "no",
+        "checkpoints are Ringmaster's: of a job as it says, of a process alone in {output_dir}/ringmaster",
+    ),
+    "seed": (lambda arguments: True, "the order of the samples follows from it as Ringmaster defines it"),
+    "per_device_eval_batch_size": (
+        lambda arguments: str(getattr(arguments.eval_strategy, "value", arguments.eval_strategy)) != "no",
+        "every worker evaluates all samples",
+    ),
+    "fp16": (lambda arguments: arguments.fp16 and arguments.use_cpu, "float16 on CPUs as well"),
+}
 
 # Methods of transformers.Trainer that a subclass may override: this Trainer, or its evaluation, calls them.
 _CALLED = frozenset(
@@ -163,13 +189,24 @@ def _check(arguments: transformers.TrainingArguments) -> None:
         raise Error("TrainingArguments: " + "; ".join(problems))
 
 
-def _needs_items(function: Callable[..., Any]) -> bool:
-    """Returns whether a function that computes the loss cannot be called without num_items_in_batch."""
-    parameter = inspect.signature(function).parameters.get("num_items_in_batch")
-    return parameter is not None and parameter.default is inspect.Parameter.empty
+def _differences(arguments: transformers.TrainingArguments) -> str:
+    """Returns what the arguments mean here and do not mean in transformers."""
+    values = {name: getattr(arguments, name) for name in vars(arguments)}
+    parts = [
+        f"{name}={getattr(values[name], 'value', values[name])}: {meaning.format(**values)}"
+        for name, (differs, meaning) in _DIFFERENT.items()
+        if differs(arguments)
+    ]
+    return "ringmaster.torch.transformers: these arguments mean something else than in transformers: " + "; ".join(parts)
 
 
-def _check_overrides(trainer: "Trainer", compute_loss: Optional[Callable[..., Any]]) -> None:
+def _takes_items(function: Callable[..., Any]) -> bool:
+    """Returns whether a function that computes the loss may be called with num_items_in_batch."""
+    parameters = inspect.signature(function).parameters
+    return "num_items_in_batch" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+
+
+def _check_overrides(trainer: "Trainer") -> None:
     """Errors: all code of the program that would not be called, or not as with transformers."""
     problems = []
     known: FrozenSet[str] = frozenset(name for name, value in vars(transformers.Trainer).items() if callable(value))
@@ -182,12 +219,6 @@ def _check_overrides(trainer: "Trainer", compute_loss: Optional[Callable[..., An
             "callback, or write the loop with ringmaster.torch"
             for name in unused
         ]
-    for where, function in (("compute_loss", trainer.compute_loss), ("compute_loss_func", compute_loss)):
-        if function is not None and _needs_items(function):
-            problems.append(
-                f"{where} needs num_items_in_batch, which it gets as None: a loss is the mean over its micro-batch. Give the "
-                "parameter the default None, and return the mean in that case"
-            )
     if getattr(trainer, "loss_is_scaled_for_ga", None):
         problems.append("loss_is_scaled_for_ga=True is not supported: return the mean over the micro-batch")
     if problems:
@@ -270,6 +301,7 @@ class Trainer(transformers.Trainer):  # type: ignore[misc, unused-ignore]
             "micro_batches": args.gradient_accumulation_steps,
             "samples_per_step": args.gradient_accumulation_steps * args.per_device_train_batch_size,
             "seed": args.seed,
+            "drop_last": args.dataloader_drop_last,
         }
         alone = "RINGMASTER_CHANNEL_FD" not in os.environ
         if alone:  # no job says where checkpoints belong
@@ -280,7 +312,7 @@ class Trainer(transformers.Trainer):  # type: ignore[misc, unused-ignore]
         self._sets_interval = alone and "checkpoint_every" not in settings
         self.run = init(**settings)
         super().__init__(model, args, *arguments, **named)
-        _check_overrides(self, self.compute_loss_func)
+        _check_overrides(self)
         self._trained = False
 
     def create_accelerator_and_postprocess(self) -> None:
@@ -321,7 +353,7 @@ class Trainer(transformers.Trainer):  # type: ignore[misc, unused-ignore]
         self.is_in_train = True  # an evaluation keeps the precision of the model
         dataset, collate = self._samples_and_collator()
         per_step = self.args.gradient_accumulation_steps * self.args.per_device_train_batch_size
-        per_epoch = math.ceil(len(dataset) / per_step)
+        per_epoch = self.run.steps_per_epoch(len(dataset))
         total = (
             self.args.max_steps if self.args.max_steps > 0 else math.ceil(self.args.num_train_epochs * per_epoch)
         )
@@ -347,7 +379,8 @@ class Trainer(transformers.Trainer):  # type: ignore[misc, unused-ignore]
             for inputs in step.micro_batches(
                 dataset, collate_fn=collate, num_workers=self.args.dataloader_num_workers
             ):
-                step.backward(self._loss(inputs))
+                loss, labels = self._loss(inputs)
+                step.backward(loss, weight=labels)
             if not step.commit(clip_norm=self.args.max_grad_norm or None):
                 continue
             self._count(progress, step, per_epoch)
@@ -424,16 +457,25 @@ class Trainer(transformers.Trainer):  # type: ignore[misc, unused-ignore]
 
     def _begin(self, ignore_keys_for_eval: Optional[List[str]]) -> None:
         self._set_rank()
+        if self.run.rank == 0:
+            transformers.utils.logging.get_logger("transformers.trainer").warning(_differences(self.args))
         self.control = self.callback_handler.on_train_begin(self.args, self.state, self.control)
         if self.args.eval_on_start and self.state.global_step == 0:
             self._evaluate(None, ignore_keys_for_eval, skip_scheduler=True)
 
-    def _loss(self, inputs: Any) -> torch.Tensor:
+    def _loss(self, inputs: Any) -> Tuple[torch.Tensor, Optional[float]]:
+        """Returns the loss of a micro-batch and the number of its labels, by which transformers averages; None: it does not."""
         self.model.train()
+        inputs = self._prepare_inputs(inputs)
+        count: Any = None
+        if getattr(self, "loss_is_scaled_for_ga", None) is not False:
+            count = self._get_num_items_in_batch([inputs], self.args.device)
+        named = {"num_items_in_batch": count} if _takes_items(self.compute_loss) else {}
         with self.compute_loss_context_manager():
-            computed: Any = self.compute_loss(self.model, self._prepare_inputs(inputs))
+            # The mean over the labels of the micro-batch: transformers divides the sum of the losses by what it gets.
+            computed: Any = self.compute_loss(self.model, inputs, **named)
         loss: torch.Tensor = computed
-        return loss
+        return loss, None if count is None else float(count)
 
     def prediction_step(self, *arguments: Any, **named: Any) -> Any:
         if self.is_in_train:  # an evaluation may take longer than any step
