@@ -50,12 +50,25 @@ std::vector<api::Parsed> Objects(std::string_view text) {
 
 // Why a document of another kind is not converted.
 Remark OtherKind(const std::string& api_version, const std::string& kind, api::Mark mark) {
-  if (api_version.starts_with("kubeflow.org/") || api_version == kTrainer) {
+  if (api_version.find("kubeflow.org/") != api_version.npos) {
     return {"kind",
             fmt::format(
                 "{} of {} is not supported: give a PyTorchJob, TFJob, JAXJob or MPIJob of kubeflow.org/v1, "
                 "an MPIJob of kubeflow.org/v2beta1, or a TrainJob of {}",
                 kind, api_version, kTrainer),
+            true, mark};
+  }
+  if (api_version.starts_with("batch.volcano.sh/") || api_version.starts_with("jobset.x-k8s.io/")) {
+    return {"kind",
+            fmt::format("{} of {} does not say which framework it runs, so it is not converted: write a "
+                        "TrainingJob with its "
+                        "pod template as spec.workers.template{}",
+                        kind, api_version,
+                        api_version.starts_with("batch.volcano.sh/")
+                            ? ", spec.scheduling.gang: volcano, and its queue as spec.scheduling.queue; the "
+                              "agents take the "
+                              "place of the plugins ssh, svc, env, pytorch, mpi and tensorflow"
+                            : ""),
             true, mark};
   }
   return {
@@ -79,8 +92,9 @@ Converted Convert(const api::Node& root, const std::vector<const api::Node*>& ru
   const std::string api_version = TextOf(root, "apiVersion"), kind = TextOf(root, "kind");
   Converted result;
   const api::Node* metadata = root.Find("metadata");
-  result.name = fmt::format("{} {}", kind.empty() ? "object" : kind,
-                            metadata == nullptr ? std::string() : TextOf(*metadata, "name"));
+  result.name = kind.empty() ? "object" : kind;
+  const std::string name = metadata == nullptr ? std::string() : TextOf(*metadata, "name");
+  if (!name.empty()) result.name += " " + name;
   const bool replicas = IsReplicaJob(api_version, kind);
   if (!replicas && (api_version != kTrainer || kind != "TrainJob")) {
     result.remarks.push_back(OtherKind(api_version, kind, root.mark));
