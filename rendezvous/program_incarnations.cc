@@ -525,8 +525,10 @@ void ProgramCoordinator::Publish(std::vector<Peer*> members, Time now) {
                     static_cast<int32_t>(members.size()), peer->state->address};
   }
   outputs_.push_back(std::move(start));
-  AddEvent(EventKind::kGenerationFormed, "incarnation " + std::to_string(sequence_) + ": " +
-                                             std::to_string(members.size()) + " programs start");
+  EventLine line{EventKind::kGenerationFormed, "incarnation " + std::to_string(sequence_) + ": " +
+                                                   std::to_string(members.size()) + " programs start"};
+  for (const Peer* peer : members) line.workers.push_back(peer->pod);
+  outputs_.push_back(std::move(line));
 }
 
 // ---- orders

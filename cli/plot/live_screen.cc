@@ -50,12 +50,16 @@ std::string BarText(double share, int width, bool unicode) {
 }
 
 std::string ProgressLine(const LiveScreen& screen, int columns, const TerminalTraits& traits) {
-  const double share =
-      screen.total_steps > 0 ? static_cast<double>(screen.step) / static_cast<double>(screen.total_steps) : 0;
+  LineBuilder line(columns, traits.colour);
+  if (screen.total_steps == 0) {  // of a program that does not report it
+    if (screen.step > 0)
+      line.Add(fmt::format("step {}  {}", TickLabel(static_cast<double>(screen.step)), screen.numbers));
+    return line.Take();
+  }
+  const double share = static_cast<double>(screen.step) / static_cast<double>(screen.total_steps);
   const std::string text =
       fmt::format(" {:3.0f} %  step {} of {}  {}", 100 * share, TickLabel(static_cast<double>(screen.step)),
                   TickLabel(static_cast<double>(screen.total_steps)), screen.numbers);
-  LineBuilder line(columns, traits.colour);
   const int room = std::min(40, columns - ColumnsOf(text) - 2);
   if (room >= 8)
     line.Add(traits.unicode ? "▕" : "[", kFaint)

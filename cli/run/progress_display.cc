@@ -23,11 +23,12 @@ double Eta(const ProgressState& s) {
 
 std::string Numbers(const ProgressState& s) {
   // Programs of users may report steps, and how many there will be.
-  std::string text = s.total_steps > 0 || s.step == 0 ? fmt::format("step {}/{}", s.step, s.total_steps)
-                                                      : fmt::format("step {}", s.step);
-  if (s.step > 0) text += fmt::format("  loss {:.4f}", s.loss);
-  if (s.samples_per_second > 0) text += fmt::format("  {:.0f} samples/s", s.samples_per_second);
-  text += fmt::format("  workers {}/{}", s.workers_alive, s.workers_wanted);
+  std::string text = s.total_steps > 0 ? fmt::format("step {}/{}  ", s.step, s.total_steps)
+                     : s.step > 0      ? fmt::format("step {}  ", s.step)
+                                       : "";
+  if (s.step > 0) text += fmt::format("loss {:.4f}  ", s.loss);
+  if (s.samples_per_second > 0) text += fmt::format("{:.0f} samples/s  ", s.samples_per_second);
+  text += fmt::format("workers {}/{}", s.workers_alive, s.workers_wanted);
   if (s.seconds_per_step > 0 && s.total_steps > 0) text += "  ETA " + FormatEta(Eta(s));
   return text;
 }

@@ -47,6 +47,8 @@ class ProgressDisplay {
   // Writes to stdout.
   explicit ProgressDisplay(ProgressStyle style) : style_(style) {}
 
+  ProgressStyle style() const { return style_; }
+
   // Reports a committed step. REQUIRES: steps increase. `monotonic_seconds` is the time of receipt; the json
   // style adds it to the line.
   void Step(const rendezvous::StepRecord& record, double monotonic_seconds);

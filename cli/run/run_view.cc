@@ -60,6 +60,7 @@ RunView::RunView(const RunPlan& plan, OutputPaths paths, int64_t resume_step, Pr
   state_.step = resume_step;
   state_.total_steps = plan.config.steps;
   state_.title = plan.job.metadata.name;
+  if (programs_ && human_output_) output_.emplace(paths_.logs);
 }
 
 Result<std::unique_ptr<RunView>> RunView::Create(const RunPlan& plan, const OutputPaths& paths,
@@ -78,6 +79,8 @@ Result<std::unique_ptr<RunView>> RunView::Create(const RunPlan& plan, const Outp
   started.total_steps = plan.config.steps;
   view->events_->Write(std::move(started));
   for (const std::string& note : plan.notes) view->Announce(true, "Note", note);
+  if (view->programs_ || plan.library)
+    view->display_.Say(fmt::format("output of the workers: {}/", paths.logs));
   if (resume_step > 0 && !view->programs_)
     view->Announce(false, "Resumed", fmt::format("continues from the checkpoint of step {}", resume_step));
   return view;
@@ -205,6 +208,7 @@ void RunView::NoteWorkers(const rendezvous::EventLine& line) {
     worker.rank = -1;
   }
   if (line.kind != rendezvous::EventKind::kGenerationFormed) return;
+  if (output_ && !line.workers.empty()) output_->Follow(line.workers.front());
   for (auto& [pod, worker] : workers_) worker.rank = -1, worker.busy.reset();
   for (size_t rank = line.workers.size(); rank-- > 0;) {
     WorkerNote& worker = workers_[line.workers[rank]];
@@ -231,10 +235,30 @@ std::vector<LiveScreen::Worker> RunView::WorkersOnScreen() const {
   return workers;
 }
 
-void RunView::Show(int workers_wanted, bool stopping, Time now) {
+void RunView::ShowOutput(bool all) {
+  if (output_) output_->Read([this](std::string_view line) { display_.Say(line); }, all);
+}
+
+std::string RunView::NoteOfPause(std::optional<Time> next_attempt, Time now) {
+  if (!next_attempt || *next_attempt <= now) return "";
+  const auto left = std::chrono::ceil<seconds>(*next_attempt - now);
+  if (pause_ != next_attempt && left > seconds(1)) {
+    Announce(true, "BackOff",
+             fmt::format("failures in a row: the next attempt starts in {} s", left.count()));
+  }
+  pause_ = next_attempt;
+  // One line per second in a pipe would say no more.
+  return display_.style() == ProgressStyle::kBar
+             ? fmt::format("the next attempt starts in {} s", left.count())
+             : "waiting for the next attempt";
+}
+
+void RunView::Show(int workers_wanted, bool stopping, std::optional<Time> next_attempt, Time now) {
+  ShowOutput(/*all=*/false);
   state_.workers_wanted = workers_wanted;
   state_.workers = WorkersOnScreen();
-  state_.note = NoteOf(report_, stopping, note_);
+  const std::string pause = stopping ? "" : NoteOfPause(next_attempt, now);
+  state_.note = pause.empty() ? NoteOf(report_, stopping, note_) : pause;
   display_.Update(state_, now);
 }
 
@@ -276,6 +300,7 @@ Status RunView::Finish(const std::string& phase, const std::string& message) {
   auto left = metrics_->Finish();
   if (left.ok())
     for (const rendezvous::StepRecord& record : *left) TakeRecord(record, last_received_);
+  ShowOutput(/*all=*/true);
   display_.Finish();
   const Summary summary = MakeSummary(phase, phase == "Succeeded" ? "" : message);
   if (summary.validation_loss && !(last_validation_ && last_validation_->step == summary.step)) {

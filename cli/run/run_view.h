@@ -18,6 +18,7 @@
 #include "cli/run/metrics_log.h"
 #include "cli/run/output_folder.h"
 #include "cli/run/preflight.h"
+#include "cli/run/program_output.h"
 #include "cli/run/progress_display.h"
 #include "cli/run/run_options.h"
 #include "cli/run/summary.h"
@@ -33,7 +34,8 @@ class RunView {
   // Processes the messages. Fails when the metrics file cannot be written; the run must end then.
   Status Take(const Inbox::Content& content);
   // Updates the display. `workers_wanted` is the current spec.workers.replicas.
-  void Show(int workers_wanted, bool stopping, Time now);
+  // `next_attempt`: before it, no worker starts, after failures in a row.
+  void Show(int workers_wanted, bool stopping, std::optional<Time> next_attempt, Time now);
   // Prints the message and writes it to events.jsonl.
   void Announce(RunEvent event);
   void Announce(bool warning, const std::string& reason, const std::string& message);
@@ -63,6 +65,10 @@ class RunView {
   void TakeBusyTimes(const rendezvous::GangBusyTimes& times);
   void NoteWorkers(const rendezvous::EventLine& line);
   std::vector<LiveScreen::Worker> WorkersOnScreen() const;
+  // Prints the new output of the program of rank 0. `all`: also a last line without an end.
+  void ShowOutput(bool all);
+  // Prints once for each pause when it ends, and returns a note; empty: there is no pause.
+  std::string NoteOfPause(std::optional<Time> next_attempt, Time now);
   Summary MakeSummary(const std::string& phase, const std::string& message) const;
 
   const OutputPaths paths_;
@@ -88,7 +94,9 @@ class RunView {
   };
   std::map<std::string, WorkerNote> workers_;  // by pod; all that were members or failed
   int64_t checkpoint_step_ = -1;
-  std::string note_;  // activity that the trainers report, until the next step
+  std::optional<ProgramOutput> output_;  // of jobs without steps of their own; none with scripts as readers
+  std::optional<Time> pause_;            // the end of the newest pause
+  std::string note_;                     // activity that the trainers report, until the next step
   bool checkpoint_failed_ = false;
   double last_received_ = 0;
 };

@@ -120,7 +120,7 @@ class Session::Impl {
       while (auto signal = signals_.Next()) OnSignal(*signal);
       Drain();
       Chaos(Now());
-      view_->Show(plan_.job.spec.workers.replicas, interrupts_ > 0, Now());
+      view_->Show(plan_.job.spec.workers.replicas, interrupts_ > 0, JobStatus().ledger.not_before, Now());
       UpdateMetrics();
     }
     return Finish();

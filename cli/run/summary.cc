@@ -73,6 +73,7 @@ std::string SummaryText(const Summary& s, const std::string& folder) {
                                   s.worker_failures == 1 ? "" : "s", s.generations,
                                   s.generations == 1 ? "" : "s", s.lost_steps, s.lost_steps == 1 ? "" : "s"));
   if (!s.weights_hash.empty()) text += Line("weights hash", s.weights_hash);
+  if (s.phase == "Failed") text += Line("logs", folder + "/logs/");
   return text + Line("output", folder);
 }
 

@@ -39,6 +39,14 @@ TEST(FormatPlain, BeforeTheFirstStepThereIsNoLoss) {
   EXPECT_EQ(FormatPlain(state), "step 0/10  workers 0/2  starting workers");
 }
 
+TEST(FormatPlain, AProgramThatReportsNoStepsHasNone) {
+  ProgressState state;
+  state.workers_alive = state.workers_wanted = 2;
+  EXPECT_EQ(FormatPlain(state), "workers 2/2");
+  state.step = 7;
+  EXPECT_EQ(FormatPlain(state), "step 7  loss 0.0000  workers 2/2");
+}
+
 TEST(ScreenOf, HasEveryNumber) {
   LossHistory losses;
   losses.Add(2.5);
