@@ -299,8 +299,12 @@ void Agent::LoseTrainer(const std::string& evidence, const std::string& message)
   channel_open_ = false;
   sample_at_ = kNever;
   if (Finishing()) return;
-  log::Warn("trainer member={} pid={} lost evidence={} {}", trainer_->member(), trainer_->pid(), evidence,
-            message);
+  if (exit_sent_ && evidence == "mutex") {
+    log::Info("trainer member={} pid={} ends as ordered", trainer_->member(), trainer_->pid());
+  } else {
+    log::Warn("trainer member={} pid={} lost evidence={} {}", trainer_->member(), trainer_->pid(), evidence,
+              message);
+  }
   Feed(rendezvous::TrainerLost{evidence, message});
 }
 
