@@ -94,7 +94,7 @@ class RunView {
   };
   std::map<std::string, WorkerNote> workers_;  // by pod; all that were members or failed
   int64_t checkpoint_step_ = -1;
-  std::optional<ProgramOutput> output_;  // of jobs without steps of their own; none with scripts as readers
+  std::optional<ProgramOutput> output_;  // of jobs whose programs need not report steps; none for scripts
   std::optional<Time> pause_;            // the end of the newest pause
   std::string note_;                     // activity that the trainers report, until the next step
   bool checkpoint_failed_ = false;
