@@ -244,7 +244,7 @@ std::string RunView::NoteOfPause(std::optional<Time> next_attempt, Time now) {
   const auto left = std::chrono::ceil<seconds>(*next_attempt - now);
   if (pause_ != next_attempt && left > seconds(1)) {
     Announce(true, "BackOff",
-             fmt::format("failures in a row: the next attempt starts in {} s", left.count()));
+             fmt::format("after failures in a row the next attempt starts in {} s", left.count()));
   }
   pause_ = next_attempt;
   // One line per second in a pipe would say no more.

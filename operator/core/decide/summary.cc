@@ -14,9 +14,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/time.h"
 #include "operator/core/decide/decide.h"
 #include "operator/core/decide/decide_kueue.h"
 #include "operator/core/decide/decide_steps.h"
+#include "operator/core/decide/rules.h"
 #include "rendezvous/transport_name.h"
 
 namespace ringmaster::core {
@@ -241,7 +243,9 @@ std::pair<Reason, std::string> WhyNotPlaced(const SummaryInput& s) {
   if (l.not_before && *l.not_before > s.now) {
     if (l.withdrawals > 0)
       return {Reason::kGangTimeout, fmt::format("{}; withdrawn, next try later", l.withdrawn_for)};
-    return {Reason::kBackOff, fmt::format("{}; the next pods are created after a pause", count)};
+    return {Reason::kBackOff,
+            fmt::format("{}; {} failures in a row: the next pods are created {:.0f} s after the last one",
+                        count, l.failures_in_row, ToSeconds(BackoffDelay(s.o.job, l.failures_in_row)))};
   }
   // Of an attempt that only begins the room is not known.
   const bool awaits_room =
