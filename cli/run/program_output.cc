@@ -34,7 +34,9 @@ void ProgramOutput::Read(const std::function<void(std::string_view line)>& print
   int64_t& read = read_[pod_];
   std::ifstream file(folder_ + "/" + pod_ + std::string(kLog), std::ios::binary | std::ios::ate);
   const auto size = static_cast<int64_t>(file.tellg());
-  if (!file || size <= read) return;
+  if (!file) return;
+  if (size < read) read = 0;  // another file
+  if (size == read) return;
   const int64_t begin = std::max(read, size - kMostBytes);
   std::string text(static_cast<size_t>(size - begin), '\0');
   file.seekg(begin);

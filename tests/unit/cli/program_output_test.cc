@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <vector>
 
@@ -53,6 +54,16 @@ TEST_F(ProgramOutputTest, FollowsRankZero) {
   Add("a-1-1", "two\n");
   Add("a-1-0", "not of rank 0\n");
   EXPECT_EQ(Lines(output), Texts({"two"}));
+}
+
+TEST_F(ProgramOutputTest, ALogThatBeginsAgainIsRead) {
+  Add("a-1-0", "of an earlier run, which --fresh removes\n");
+  ProgramOutput output(folder_.path());
+  output.Follow("a-1-0");
+  std::filesystem::remove(folder_.File("a-1-0.log"));
+  EXPECT_EQ(Lines(output), Texts());
+  Add("a-1-0", "one\n");
+  EXPECT_EQ(Lines(output), Texts({"one"}));
 }
 
 TEST_F(ProgramOutputTest, ShowsTheNewestOfManyLines) {
