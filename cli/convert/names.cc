@@ -62,6 +62,22 @@ bool IsNameCharacter(char c) {
 
 bool IsName(std::string_view text) { return std::all_of(text.begin(), text.end(), IsNameCharacter); }
 
+// Whether a script is within single quotes after this text, where a shell replaces nothing.
+bool EndsInSingleQuotes(std::string_view script) {
+  char quote = 0;
+  for (size_t i = 0; i < script.size(); ++i) {
+    const char c = script[i];
+    if (c == '\\' && quote != '\'') {
+      ++i;
+    } else if (quote != 0) {
+      if (c == quote) quote = 0;
+    } else if (c == '\'' || c == '"') {
+      quote = c;
+    }
+  }
+  return quote == '\'';
+}
+
 // A part of a word: $(name), or text.
 struct Part {
   std::string name;  // empty: text
@@ -213,7 +229,13 @@ class VariableAdapter {
     for (const Part& part : PartsOf(script.get<std::string>())) {
       const Variable* variable = part.name.empty() ? nullptr : Find(part.name);
       const bool known = variable != nullptr && Count(*variable);
-      text += known && agent_ ? fmt::format("${{{}}}", variable->replacement) : part.text;
+      if (!known || !agent_) {
+        text += part.text;
+      } else if (EndsInSingleQuotes(text)) {
+        text += fmt::format("'\"${{{}}}\"'", variable->replacement);
+      } else {
+        text += fmt::format("${{{}}}", variable->replacement);
+      }
     }
     if (text != script.get_ref<const std::string&>()) NoteShell("in the script");
     text = RenameInScript(text);
