@@ -224,15 +224,15 @@ TEST(Channel, DeliversInOrderOfSequence) {
     const auto post = [&] {
       const auto part = std::span(data).subspan(posted * 8, 8);
       ASSERT_TRUE(
-          channel.Post({1, static_cast<uint32_t>(posted)}, {part, PostedReceive::Action::kCopy, {}}).ok());
+          channel.Post({{1}, static_cast<uint32_t>(posted)}, {part, PostedReceive::Action::kCopy, {}}).ok());
       ++posted;
     };
     for (const uint64_t sequence : order) {
       if (random.Chance(0.5) && posted < order.size()) post();
-      ASSERT_TRUE(
-          channel
-              .OnMessage(sequence, {1, static_cast<uint32_t>(sequence)}, Bytes(8, static_cast<int>(sequence)))
-              .ok());
+      ASSERT_TRUE(channel
+                      .OnMessage(sequence, {{1}, static_cast<uint32_t>(sequence)},
+                                 Bytes(8, static_cast<int>(sequence)))
+                      .ok());
     }
     while (posted < order.size()) post();
     EXPECT_EQ(channel.delivered(), order.size());
