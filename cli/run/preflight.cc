@@ -37,6 +37,16 @@ std::vector<std::string> Notes(const api::Spec& spec) {
   return notes;
 }
 
+// Checks the sum over all trainers: without it the kernel would kill one of them.
+Status FitsIntoMemory(const trainer::RunConfig& config, const api::Spec& spec) {
+  const auto need = trainer::PredictMemory(config, false);
+  if (!need.ok()) return Ok();  // creating the model reports what is wrong with it
+  const inventory::Memory memory = inventory::ReadMemory("");
+  return trainer::CheckMemory(
+      *need, spec.workers.replicas * api::ProgramsPerWorker(spec),
+      {.total = memory.limit_bytes > 0 ? memory.limit_bytes : memory.total_bytes, .available = 0});
+}
+
 }  // namespace
 
 std::string OutputFolderOf(const api::TrainingJob& job, const std::string& out) {
@@ -74,13 +84,7 @@ Result<RunPlan> MakePlan(api::TrainingJob job, const std::string& checkpoint_fol
   }
   if (!dataset.ok()) return dataset.error();
   for (std::string& note : trainer::DataNotes(plan.config, **dataset)) plan.notes.push_back(std::move(note));
-  if (const auto need = trainer::PredictMemory(plan.config, !device::MayUseGpu(plan.config.device), false);
-      need.ok()) {
-    const inventory::Memory memory = inventory::ReadMemory("");
-    RM_TRY(trainer::CheckMemory(
-        *need, job.spec.workers.replicas * api::ProgramsPerWorker(job.spec),
-        {.total = memory.limit_bytes > 0 ? memory.limit_bytes : memory.total_bytes, .available = 0}));
-  }
+  if (!device::MayUseGpu(plan.config.device)) RM_TRY(FitsIntoMemory(plan.config, job.spec));
   engine::ModelConfig small = plan.config.model;
   small.max_samples = 1;  // saves memory for activations; the layout does not depend on it
   auto model = engine::CreateModel(small);

@@ -76,8 +76,10 @@ Result<RunConfig> LoadRunConfig() {
 }
 
 // Checks before memory is taken: the kernel would kill the trainer, again and again, and say nothing.
+// With a GPU the host holds little more than a mirror of the state.
 Status FitsIntoMemory(const RunConfig& config, bool on_host) {
-  const auto need = PredictMemory(config, on_host, !config.checkpoint_path.empty());
+  if (!on_host) return Ok();
+  const auto need = PredictMemory(config, !config.checkpoint_path.empty());
   if (!need.ok()) return Ok();  // the model itself reports what is wrong with it
   const inventory::Memory memory = inventory::ReadMemory("");
   const auto available = fabric::shm::ReadAvailableMemory();

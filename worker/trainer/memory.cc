@@ -42,13 +42,13 @@ MemoryNeed EstimateMemory(const RunConfig& config, const engine::Model& model, b
   return need;
 }
 
-Result<MemoryNeed> PredictMemory(const RunConfig& config, bool on_host, bool writes_checkpoints) {
+Result<MemoryNeed> PredictMemory(const RunConfig& config, bool writes_checkpoints) {
   const auto with = [&](int layers, int samples) -> Result<MemoryNeed> {
     engine::ModelConfig model = config.model;
     model.layers = layers;
     model.max_samples = samples;
     RM_ASSIGN(const auto created, engine::CreateModel(model));
-    return EstimateMemory(config, *created, on_host, writes_checkpoints);
+    return EstimateMemory(config, *created, true, writes_checkpoints);
   };
   const int layers = config.model.layers;
   const int samples = config.model.max_samples;

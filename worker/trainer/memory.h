@@ -30,8 +30,8 @@ MemoryNeed EstimateMemory(const RunConfig& config, const engine::Model& model, b
                           bool writes_checkpoints);
 
 // Predicts the same without allocating it: from models of one and two layers and samples, since a gpt model
-// grows evenly with both. Errors: as engine::CreateModel.
-Result<MemoryNeed> PredictMemory(const RunConfig& config, bool on_host, bool writes_checkpoints);
+// grows evenly with both. Of a trainer on the CPU. Errors: as engine::CreateModel.
+Result<MemoryNeed> PredictMemory(const RunConfig& config, bool writes_checkpoints);
 
 struct MemoryLimits {
   int64_t total = 0;      // of the machine or the container; 0: unknown

@@ -72,7 +72,7 @@ TEST(PredictMemory, EqualsTheEstimateOfTheWholeModel) {
                       .threads = 2};
       const auto model = engine::CreateModel(config.model).value();
       const MemoryNeed whole = EstimateMemory(config, *model, true, true);
-      const auto predicted = PredictMemory(config, true, true);
+      const auto predicted = PredictMemory(config, true);
       ASSERT_TRUE(predicted.ok());
       EXPECT_EQ(predicted->weights, whole.weights);
       EXPECT_NEAR(static_cast<double>(predicted->Total()), static_cast<double>(whole.Total()),
@@ -92,7 +92,7 @@ TEST(PredictMemory, NeedsNoMemoryForAModelThatDoesNotFit) {
                   .context = 128,
                   .vocabulary = 256,
                   .max_samples = 64};
-  const auto need = PredictMemory(config, true, true);
+  const auto need = PredictMemory(config, true);
   ASSERT_TRUE(need.ok());
   EXPECT_GT(need->weights, int64_t{1000} * 12 * 1024 * 1024 * 4);
   EXPECT_GT(need->activations, int64_t{1000} * 64 * 128 * 1024 * 4 * 10);
