@@ -27,7 +27,10 @@ constexpr const char* kRecord = "worker/compute/numerics/sources.txt";
 
 // Everything that computes, and what selects the content and order of samples.
 constexpr const char* kSources[] = {
-    "base/rng.h", "base/subnormals.h", "worker/compute", "worker/data", "worker/trainer/partial_sums.cc",
+    "base/rng.h",
+    "base/subnormals.h",
+    "worker/compute",
+    "worker/data",
 };
 
 // Returns the source without comments and white space: neither changes a bit of a result.
