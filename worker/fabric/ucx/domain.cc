@@ -73,8 +73,9 @@ void Domain::Detach() {
 }
 
 void Domain::Drain() {
+  if (drainer_.joinable()) return;  // since the Transport has failed
   transport_ = nullptr;
-  if (drainer_.joinable() || Drained()) return;
+  if (Drained()) return;
   stop_draining_ = false;
   drainer_ = std::thread([this] {
     Time idle_since = kNever;
