@@ -9,6 +9,8 @@
 #include <tuple>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "rendezvous/coordinator.h"
 
 namespace ringmaster::rendezvous {
@@ -16,6 +18,9 @@ namespace {
 
 constexpr size_t kMostNamed = 8;    // workers in one message
 constexpr int32_t kPermanent = 64;  // exit code: a restart would not help
+// States that differ this often, with fewer steps in between, differ because of the program.
+constexpr int32_t kMostDivergences = 3;
+constexpr int64_t kDivergenceSteps = 1000;
 
 // Returns the words of `own` that are not words of `other`, or all of it. A program's fingerprint has a word
 // for each of its parts: "optimizer=0f3a21bb".
@@ -142,20 +147,26 @@ void Coordinator::OnOperationFailed(Peer& peer, const OperationFailed& failed, T
     if (AwaitsMember()) awaited_check_at_ = now;
   }
   FailedOperation& operation = *failed_operation_;
-  if (failed.permanent && !operation.report.permanent) {
+  if (failed.permanent && !operation.report.permanent && !operation.report.diverged) {
     operation.peer = &peer;
     operation.report = failed;
   }
   operation.reachability.Add(ranks_.at(peer.member),
                              failed.permanent ? failed.unreachable : std::vector<int32_t>{});
   if (operation.report.permanent && operation.reachability.all_reported()) operation.due = now;
+  if (failed.diverged) {
+    operation.peer = &peer;
+    operation.report = failed;
+    operation.due = now;  // no loss explains it
+  }
 }
 
 // No loss explains the failed operation: every member lives and is connected.
 void Coordinator::CheckOperation(Time now) {
   const FailedOperation failed = *std::exchange(failed_operation_, std::nullopt);
   if (!active_ || abort_at_ != kNever) return;
-  if (failed.report.permanent) {
+  if (failed.report.diverged && DivergesAgain(failed.report)) return;
+  if (failed.report.permanent && !failed.report.diverged) {
     const auto odd = failed.reachability.OddRanks();
     if (odd && !odd->empty())
       RefuseUnreachable(*odd, failed.report.message);
@@ -163,9 +174,34 @@ void Coordinator::CheckOperation(Time now) {
       OnFatal(*failed.peer, Fatal{kPermanent, failed.report.message, failed.report.member, true}, now);
     return;
   }
-  report_.last_failure = {failed.peer->pod, "operation", 0, failed.report.message};
+  report_.last_failure = {failed.peer->pod, failed.report.diverged ? "diverged" : "operation", 0,
+                          failed.report.message};
   StartChange(Urgency::kAbort, now);
   change_->failure = true;
+}
+
+// The vote of the next membership change finds the worker whose state is odd. If the states differ again
+// within few steps, the program is the reason, and another change would not help: fails the job and returns
+// true.
+bool Coordinator::DivergesAgain(const OperationFailed& failed) {
+  if (newest_step_ >= diverged_.step + kDivergenceSteps) diverged_.count = 0;
+  diverged_.step = newest_step_;
+  diverged_.text = failed.message;
+  if (++diverged_.count < kMostDivergences) return false;
+  Fail("the states of the workers differ again and again: " + failed.message);
+  return true;
+}
+
+// Names the members whose states differ, by the hashes that they reported.
+std::string Coordinator::WhoDiffers(const MembershipChange& change, const std::vector<size_t>& differ) const {
+  std::string text = diverged_.text.empty() ? "" : ": " + diverged_.text;
+  for (size_t n = 0; n < differ.size() && n < kMostNamed; ++n) {
+    const Participant& participant = change.participants[differ[n]];
+    text += (n == 0 ? ": " : ", ") + PlaceOf(*participant.peer) +
+            fmt::format(" has {:016x}/{:016x}", participant.status->params_hash,
+                        participant.status->optimizer_hash);
+  }
+  return text + (differ.size() > kMostNamed ? ", and so on" : "");
 }
 
 void Coordinator::RefuseUnreachable(const std::vector<int32_t>& ranks, const std::string& why) {
@@ -180,9 +216,15 @@ void Coordinator::RefuseUnreachable(const std::vector<int32_t>& ranks, const std
 
 void Coordinator::OnFatal(Peer& peer, const Fatal& fatal, Time now) {
   report_dirty_ = true;
+  if (removed_.contains(fatal.member)) {
+    // The job continued without it, so its fault is no fault of the job. Its agent may start a new trainer.
+    Send(peer, rendezvous::Evict{fatal.member, "the job continued without it"});
+    return;
+  }
   if (!peer.member.empty() && peer.member != fatal.member)
     OnDown(peer, Down{peer.member, "exit", 0, "its trainer was restarted"}, now);
-  if (!fatal.joined) {
+  // A member that this coordinator has never known may have been left out by its predecessor.
+  if (!fatal.joined || peer.member != fatal.member) {
     peer.fatal = fatal;
     may_have_fatals_ = true;
     return;  // JudgeFatals decides
@@ -196,7 +238,7 @@ void Coordinator::OnFatal(Peer& peer, const Fatal& fatal, Time now) {
   const bool newcomer = self == current_.members.end()
                             ? current_.generation != 0
                             : !current_.sources.empty() && !held && newest_step_ <= progress_mark_;
-  if (newcomer && peer.member == fatal.member) {
+  if (newcomer) {
     Refuse(peer, fatal.member, fatal.exit_code, fatal.message);
     return;
   }

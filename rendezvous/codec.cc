@@ -34,6 +34,7 @@ void Visit(V& v, Fingerprints& m) {
 template <class V>
 void Visit(V& v, Join& m) {
   v.Name("member", m.member), v.Address("address", m.address), v("fingerprints", m.fingerprints);
+  v.Optional("newest", m.newest);
 }
 template <class V>
 void Visit(V& v, MemberStatus& m) {
@@ -42,6 +43,7 @@ void Visit(V& v, MemberStatus& m) {
   v("canRollBack", m.can_roll_back), v("paramsHash", m.params_hash), v("optimizerHash", m.optimizer_hash);
   v.Count("checkpointStep", m.checkpoint_step), v("checkpointText", m.checkpoint_text);
   v.Optional("looking", m.looking);
+  v.Optional("undoParamsHash", m.undo_params_hash), v.Optional("undoOptimizerHash", m.undo_optimizer_hash);
 }
 template <class V>
 void Visit(V& v, Down& m) {
@@ -52,6 +54,7 @@ template <class V>
 void Visit(V& v, OperationFailed& m) {
   v("generation", m.generation), v.Name("member", m.member), v("message", m.message);
   v("permanent", m.permanent), v.OptionalList("unreachable", m.unreachable, kMaxMembers);
+  v.Optional("diverged", m.diverged);
 }
 template <class V>
 void Visit(V& v, Leave& m) {
@@ -186,11 +189,45 @@ constexpr size_t kRouteBit = size_t{1} << 31;
 // ---- values -> JSON
 // -----------------------------------------------------------------------------------------
 
-// Free text within its limit, without half a character at its end.
+// The length of the character at `at`; 0: none begins there (RFC 3629).
+size_t CharacterBytes(std::string_view text, size_t at) {
+  const auto byte = [&](size_t i) {
+    return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : uint8_t{0};
+  };
+  const unsigned char first = byte(0);
+  if (first < 0x80) return 1;
+  const size_t size = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  if (first < 0xc2 || first > 0xf4) return 0;
+  for (size_t i = 1; i < size; ++i)
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  const unsigned char second = byte(1);
+  const bool too_long = (first == 0xe0 && second < 0xa0) || (first == 0xf0 && second < 0x90);
+  const bool no_character = (first == 0xed && second > 0x9f) || (first == 0xf4 && second > 0x8f);
+  return too_long || no_character ? 0 : size;
+}
+
+// Free text as UTF-8 within its limit. JSON would replace each wrong byte by three.
 std::string Cut(const std::string& text) {
-  size_t size = std::min(text.size(), kMaxTextBytes);
-  while (size < text.size() && size > 0 && (static_cast<unsigned char>(text[size]) & 0xc0) == 0x80) --size;
-  return text.substr(0, size);
+  std::string cut;
+  for (size_t at = 0; at < text.size();) {
+    const size_t size = CharacterBytes(text, at);
+    if (cut.size() + std::max<size_t>(size, 1) > kMaxTextBytes) break;
+    cut += size == 0 ? "?" : text.substr(at, size);
+    at += std::max<size_t>(size, 1);
+  }
+  return cut;
+}
+
+// A name within its limits, which the decoder enforces.
+std::string Plain(const std::string& text, size_t limit) {
+  std::string plain;
+  size_t bytes = 0;
+  for (const char c : text) {
+    bytes += c == '"' || c == '\\' ? 2 : 1;
+    if (bytes > limit) break;
+    plain += c < ' ' || c > '~' ? '?' : c;
+  }
+  return plain;
 }
 
 struct Writer {
@@ -208,21 +245,30 @@ struct Writer {
   // Builds before the member existed reject nothing: they skip what they do not know.
   template <class T>
   void Optional(const char* key, T& value) {
-    if (value != T{}) object[key] = value;
+    if constexpr (std::is_same_v<T, std::string>) {
+      if (!value.empty()) object[key] = Plain(value, kMaxNameBytes);
+    } else {
+      if (value != T{}) object[key] = value;
+    }
   }
   // The kinds of fields differ for the reader only.
-  void Name(const char* key, std::string& value) { object[key] = value; }
+  void Name(const char* key, std::string& value) { object[key] = Plain(value, kMaxNameBytes); }
   void Life(const char* key, int32_t& value) { Optional(key, value); }
   void Secret(const char* key, std::string& value) { object[key] = value; }
-  void Key(const char* key, std::string& value) { Optional(key, value); }
+  void Key(const char* key, std::string& value) {
+    if (!value.empty()) object[key] = Plain(value, kMaxKeyBytes);
+  }
   void Address(const char* key, std::string& value) { object[key] = value; }
   template <class T>
   void Count(const char* key, T& value) {
     (*this)(key, value);
   }
   template <class T>
-  void List(const char* key, std::vector<T>& values, size_t) {
+  void List(const char* key, std::vector<T>& values, size_t limit) {
     object[key] = ToValue(values);
+    if constexpr (std::is_same_v<T, std::string>)
+      if (values.size() > limit)
+        object[key].erase(object[key].begin() + static_cast<int>(limit), object[key].end());
   }
   template <class T>
   void OptionalList(const char* key, std::vector<T>& values, size_t) {

@@ -21,8 +21,8 @@
 
 namespace ringmaster::rendezvous {
 
-// Limits of every field, enforced by the decoder. The encoder cuts free text (messages, reasons) to its
-// limit.
+// Limits of every field, enforced by the decoder. The encoder cuts texts, names and lists of texts
+// to their limits, and replaces what is not UTF-8.
 inline constexpr size_t kMaxNameBytes = 512;          // names and ids, in ASCII without quotes
 inline constexpr size_t kMaxAddressBytes = 14 << 10;  // as JSON
 inline constexpr size_t kMaxSecretBytes = 32 << 10;

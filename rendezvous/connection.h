@@ -27,9 +27,11 @@ namespace ringmaster::rendezvous {
 inline constexpr double kMessagesPerSecond = 200;
 inline constexpr double kMessagesBurst = 2000;
 
-// What all connections of a job may hold of messages that are not complete. A pod may have hundreds of
+// What all connections of a job may hold of messages that are not complete: at first, and more for each of
+// them, since a large gang sends much at the same time (kRecordsPerMessage). A pod may have hundreds of
 // connections, and a message a megabyte: without a limit a few of them would fill the operator's memory.
 inline constexpr size_t kMaxIncompleteBytes = size_t{16} << 20;
+inline constexpr size_t kMaxIncompleteBytesEach = size_t{16} << 10;
 
 struct Job;
 
@@ -58,6 +60,11 @@ struct Connection {
   Outbox outbox;
   size_t hello_bytes = 0;
   size_t incomplete = 0;  // bytes of a message that is not complete, as Job counted them
+  // A membership for slots that have connected again. It waits for the other slots of the pod while messages
+  // of them are being handled.
+  Outbox::Frame held;
+  std::vector<int32_t> held_for;
+  bool consuming = false;
   bool writing = false;
   bool close_when_written = false;
 };
@@ -87,7 +94,7 @@ struct Job {
   bool CountIncomplete(Connection& c) {
     incomplete -= std::exchange(c.incomplete, c.decoder.buffered());
     incomplete += c.incomplete;
-    return incomplete <= kMaxIncompleteBytes;
+    return incomplete <= kMaxIncompleteBytes + kMaxIncompleteBytesEach * connections.size();
   }
   void CancelTimers() {
     timer.cancel();

@@ -12,6 +12,8 @@
 namespace ringmaster::rendezvous {
 namespace {
 
+constexpr Duration kLongestStep = seconds(1800);  // that deadlines follow
+
 // An agent speaks for its own trainers only.
 bool IsOwn(const std::string& agent, const std::string& member) { return member.starts_with(agent + "."); }
 
@@ -21,6 +23,7 @@ Coordinator::Coordinator(const CoordinatorOptions& options) : options_(options) 
   CHECK(options_.min >= 1 && options_.min <= options_.max, "min {} max {}", options_.min, options_.max);
   CHECK(options_.unresponsive_limit <= options_.silence_limit, "unresponsive_limit above silence_limit");
   newest_step_ = recorded_step_ = options_.known_step;
+  report_.term = options_.term;
   report_.step = options_.known_step;
   report_.checkpoint_step = options_.known_checkpoint;
 }
@@ -315,6 +318,7 @@ void Coordinator::OnJoin(Peer& peer, const Join& join, Time now) {
     return;
   }
   report_dirty_ = true;
+  CountOnFrom(join.newest, now);
   if (peer.member == join.member) {
     // The same incarnation on a new connection. Repeat what may have been lost.
     peer.lost_at = kNever;
@@ -354,6 +358,15 @@ void Coordinator::OnJoin(Peer& peer, const Join& join, Time now) {
   } else if (WantsBoundary()) {
     boundary_at_ = std::min(boundary_at_, now + options_.growth_window);
   }
+}
+
+// I1, also when an earlier coordinator has used the same term: the Lease was deleted, for example. Members
+// ignore numbers that they have seen.
+void Coordinator::CountOnFrom(Generation newest, Time now) {
+  const auto sequence = static_cast<uint32_t>(newest & 0xffffffff);
+  if (newest >> 32 != options_.term || sequence <= sequence_ || sequence > kMaxLearnedSequence) return;
+  sequence_ = sequence;
+  if (change_) StartChange(change_->urgency, now);
 }
 
 void Coordinator::OnStatus(Peer& peer, const MemberStatus& status) {
@@ -421,6 +434,7 @@ void Coordinator::OnProgress(Peer& peer, const Progress& progress, Time now) {
       report_.checkpoint_step = *progress.checkpoint_step;
       report_dirty_ = true;
     }
+    for (const StepRecord& record : progress.records) LearnStepTime(record);
     // What a trainer does before it joins is worth a note while all wait for it.
     if (!progress.note.empty()) {
       Progress note;
@@ -441,6 +455,7 @@ void Coordinator::OnProgress(Peer& peer, const Progress& progress, Time now) {
       // Clamp to what UnresponsiveLimit uses. max() with its arguments in this order maps NaN to zero.
       const double took = std::min(std::max(0.0, record.seconds), ToSeconds(options_.silence_limit));
       step_time_ = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(took));
+      LearnStepTime(record);
       stepped = true;
     }
     if (record.step <= recorded_step_) continue;
@@ -476,6 +491,16 @@ void Coordinator::OnProgress(Peer& peer, const Progress& progress, Time now) {
   report_dirty_ = true;
   outputs_.push_back(ProgressOut{std::move(out)});
 }
+
+// Of two steps the shorter one: a validation, or the start of a program, makes one of them long.
+void Coordinator::LearnStepTime(const StepRecord& record) {
+  const double seconds = std::min(std::max(0.0, record.seconds), ToSeconds(kLongestStep));
+  const auto took = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+  usual_step_ = std::min(std::exchange(last_step_, took), took);
+}
+
+// A member answers when the work that it has given to its device is done: up to a whole step.
+Duration Coordinator::WithStep(Duration deadline) const { return std::max(deadline, 2 * usual_step_); }
 
 void Coordinator::OnDone(Peer& peer, const Done& done, Time now) {
   if (!InCurrent(peer) || (!done.finished && !current_.stop)) return;

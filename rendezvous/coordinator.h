@@ -108,12 +108,15 @@ class Coordinator final : public JobCoordinator {
   void OnDisconnected(ConnectionId connection, Time now);
   void OnMessage(Peer& peer, const Message& message, Time now);
   void OnJoin(Peer& peer, const Join& join, Time now);
+  void CountOnFrom(Generation newest, Time now);
   void OnFacts(Peer& peer, const Facts& facts);
   void OnStatus(Peer& peer, const MemberStatus& status);
   void OnDown(Peer& peer, const Down& down, Time now);
   void OnPodEnded(const std::string& pod, Time now);
   void OnLeave(Peer& peer, const Leave& leave, Time now);
   void OnProgress(Peer& peer, const Progress& progress, Time now);
+  void LearnStepTime(const StepRecord& record);
+  Duration WithStep(Duration deadline) const;
   void OnDone(Peer& peer, const Done& done, Time now);
   void OnBusy(const Peer& peer, const BusyTime& busy);
   void ShiftTimes(Duration gap);
@@ -142,6 +145,8 @@ class Coordinator final : public JobCoordinator {
   bool AwaitMoreWorkers(size_t present, const std::string& why, Time now);
   void OnOperationFailed(Peer& peer, const OperationFailed& failed, Time now);
   void CheckOperation(Time now);
+  bool DivergesAgain(const OperationFailed& failed);
+  std::string WhoDiffers(const MembershipChange& change, const std::vector<size_t>& differ) const;
   void RefuseUnreachable(const std::vector<int32_t>& ranks, const std::string& why);
   void OnFatal(Peer& peer, const Fatal& fatal, Time now);
   void JudgeFatals(Time now);
@@ -161,6 +166,7 @@ class Coordinator final : public JobCoordinator {
   void SortByLocality(std::vector<Peer*>& peers) const;
   void Publish(const MembershipChange& change, const RecoveryPlan& plan, std::vector<Peer*> members,
                bool stop, Time now, const Peer* loader = nullptr);
+  void CountLostSteps();
   void ReleasePeer(Peer& peer);  // sends Exit to a peer that left by plan
   void ReleaseLeavers();
   void End(GangPhase phase, int32_t code, const std::string& reason);
@@ -222,6 +228,11 @@ class Coordinator final : public JobCoordinator {
     Reachability reachability;
   };
   std::optional<FailedOperation> failed_operation_;  // the first one of the current generation
+  struct {
+    std::string text;  // what the members found; empty: their states have not differed
+    int64_t step = 0;
+    int32_t count = 0;  // consecutive ones, with few steps between them
+  } diverged_;
   Time boundary_at_ = kNever;
   Time first_join_ = kNever;
   Time last_join_;
@@ -247,6 +258,8 @@ class Coordinator final : public JobCoordinator {
   int64_t recorded_step_ = 0;     // step of the newest record in a ProgressOut
   Time stepped_at_;               // when newest_step_ last increased
   Duration step_time_{};          // duration of that step; zero: not known yet
+  Duration last_step_{};          // the same, without a limit of seconds
+  Duration usual_step_{};         // the shorter one of the last two
   int64_t progress_mark_ = 0;     // newest_step_ when the current generation was published
   int32_t lost_generations_ = 0;  // consecutive generations lost without a commit
 };

@@ -22,6 +22,9 @@
 
 namespace ringmaster::rendezvous {
 
+// Of a generation's number that an agent reports. The rest is enough for the life of a coordinator.
+inline constexpr uint32_t kMaxLearnedSequence = uint32_t{1} << 31;
+
 using ConnectionId = uint64_t;  // the server never reuses one; 0: not connected
 
 // Of a coordinator of programs.
@@ -75,11 +78,11 @@ struct CoordinatorOptions {
   Duration growth_window = milliseconds(50);
   // The first formation starts below target when no worker has joined for this long.
   Duration last_call = milliseconds(500);
-  // From Prepare to the MemberStatus of a member.
+  // From Prepare to the MemberStatus of a member; twice the time of a step if that is longer.
   Duration status_deadline = seconds(10);
   // The same for a joining worker: shorter, because members wait for it.
   Duration candidate_deadline = seconds(2);
-  // An unanswered boundary Prepare becomes an abort.
+  // An unanswered boundary Prepare becomes an abort; the same.
   Duration boundary_deadline = seconds(30);
   // A member whose agent is unresponsive is left out: after this limit, or after two steps if that is longer,
   // when no step commits (a commit needs every member). silence_limit bounds the wait; only then does the

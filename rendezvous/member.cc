@@ -84,11 +84,11 @@ void MemberCore::OnConnected(Time now) {
   SendToCoordinator(options_.hello);
   if (down_) SendToCoordinator(*down_);
   if (facts_) SendToCoordinator(*facts_);
-  if (join_) SendToCoordinator(*join_);
+  if (join_) SendJoin();
   if (!recent_.empty()) {
     Progress progress = progress_;
     progress.records.assign(recent_.begin(), recent_.end());
-    SendToCoordinator(std::move(progress));
+    SendProgress(std::move(progress));
   }
   if (failed_) SendToCoordinator(*failed_);
   if (done_) SendToCoordinator(*done_);
@@ -153,7 +153,7 @@ void MemberCore::OnTrainer(const Message& message) {
     join_->member = member_;
     joined_ = true;
     down_.reset();
-    SendToCoordinator(*join_);
+    SendJoin();
   } else if (const auto* facts = std::get_if<Facts>(&message)) {
     facts_ = *facts;
     SendToCoordinator(*facts_);
@@ -171,7 +171,7 @@ void MemberCore::OnTrainer(const Message& message) {
     if (!last.checkpoint_step) last.checkpoint_step = progress_.checkpoint_step;
     if (!last.validation) last.validation = progress_.validation;
     progress_ = std::move(last);
-    SendToCoordinator(*progress);
+    SendProgress(*progress);
   } else if (const auto* failed = std::get_if<OperationFailed>(&message)) {
     // A Prepare may have crossed it.
     if (failed->generation != forwarded_generation_ || forwarded_generation_ != prepared_) return;
@@ -184,6 +184,11 @@ void MemberCore::OnTrainer(const Message& message) {
   } else if (const auto* fatal = std::get_if<Fatal>(&message)) {
     SendFatal(*fatal);
   }
+}
+
+void MemberCore::SendJoin() {
+  join_->newest = prepared_;
+  SendToCoordinator(*join_);
 }
 
 void MemberCore::SendFatal(Fatal fatal) {
@@ -282,6 +287,22 @@ void MemberCore::Finish(int32_t code, const std::string& reason) {
   if (trainer_ == Trainer::kRunning) commands_.push_back(KillTrainer{});
   commands_.push_back(ExitAgent{code, reason, finished_ && code == 0});
   stage_ = Stage::kEnded;
+}
+
+// At the end of a job all members repeat their records at once: the coordinator's machine holds a part of
+// each message until it is complete.
+void MemberCore::SendProgress(Progress progress) {
+  const std::vector<StepRecord> records = std::move(progress.records);
+  for (size_t begin = 0; begin + kRecordsPerMessage < records.size(); begin += kRecordsPerMessage) {
+    Progress part;
+    part.total_steps = progress.total_steps;
+    const auto first = records.begin() + static_cast<std::ptrdiff_t>(begin);
+    part.records.assign(first, first + kRecordsPerMessage);
+    SendToCoordinator(std::move(part));
+  }
+  const size_t rest = records.empty() ? 0 : (records.size() - 1) % kRecordsPerMessage + 1;
+  progress.records.assign(records.end() - static_cast<std::ptrdiff_t>(rest), records.end());
+  SendToCoordinator(std::move(progress));
 }
 
 void MemberCore::SendToCoordinator(Message message) {

@@ -140,10 +140,13 @@ class MemberCore {
   void OnLost(const std::string& evidence, const std::string& message, int32_t exit_code = 0);
   void OnReaped(int32_t exit_code, Time now);
   void OnEvict(const Evict& evict, Time now);
+  void SendJoin();
   void SendFatal(Fatal fatal);
   void ScheduleRestart(Time now);
   void OnTerminate(Time now);
   void OnTick(Time now);
+  // Sends its records in several messages.
+  void SendProgress(Progress progress);
   void SendToCoordinator(Message message);  // does nothing without a connection
   void EndBy(int32_t code, const std::string& reason, Time deadline);
   void Finish(int32_t code, const std::string& reason);

@@ -54,6 +54,7 @@ void Coordinator::Advance(Time now) {
     }
     boundary_at_ = kNever;
     if (stop_requested_ && usable_ == decltype(usable_){} && !AwaitHoldersUntil({}, false, now)) {
+      CountLostSteps();
       End(GangPhase::kStopped, 0, "stopped on request");
       return;
     }
@@ -164,9 +165,9 @@ void Coordinator::AddToChange(Peer& peer, Time now) {
   }
   known->status.reset();
   const bool others_wait = joiner && !change_->find_checkpoint;
-  known->deadline = now + (change_->urgency == Urgency::kBoundary ? options_.boundary_deadline
+  known->deadline = now + (change_->urgency == Urgency::kBoundary ? WithStep(options_.boundary_deadline)
                            : others_wait                          ? options_.candidate_deadline
-                                                                  : options_.status_deadline);
+                                                                  : WithStep(options_.status_deadline));
   change_->next_deadline = std::min(change_->next_deadline, known->deadline);
   Send(peer, change_->prepare);
 }
@@ -229,7 +230,7 @@ void Coordinator::CompleteChange(Time now) {
   }
   const RecoveryPlan plan = PlanRecovery(statuses, report_.checkpoint_step);
   if (!plan.failure.empty()) {
-    Fail(plan.failure);
+    Fail(plan.failure + WhoDiffers(change, plan.differ));
     return;
   }
   for (const size_t i : plan.corrupt) {
@@ -238,7 +239,8 @@ void Coordinator::CompleteChange(Time now) {
     peer.may_hold_state = false;
     CountFailure(peer,
                  {peer.pod, "corrupt", 0,
-                  "its state of step " + std::to_string(statuses[i].step) + " differs from the majority's"});
+                  "its state of step " + std::to_string(statuses[i].step) + " differs from the majority's" +
+                      (diverged_.text.empty() ? "" : ": " + diverged_.text)});
   }
   int64_t smax = -1;
   for (const size_t i : plan.sources) smax = std::max(smax, statuses[i].step);
@@ -290,6 +292,9 @@ std::optional<Time> Coordinator::AwaitHoldersUntil(const RecoveryPlan& plan, boo
   // A source one step behind the newest known step repeats that step bit for bit, so nothing is lost.
   if (fresh && !plan.sources.empty() && newest_step_ - plan.start_step < 2) return std::nullopt;
   Time until = std::max(now, HoldersDue());
+  // A stop asks no member when none has joined, so what they hold would be lost.
+  if (options_.resumed && current_.generation == 0 && first_join_ == kNever)
+    until = std::max(until, started_at_ + options_.resumed_grace);
   if (options_.resumed && current_.generation == 0 && plan.sources.empty() && first_join_ != kNever &&
       newest_step_ > std::max<int64_t>(report_.checkpoint_step, 0)) {
     const auto joined =
@@ -374,6 +379,7 @@ void Coordinator::ChooseMembers(const MembershipChange& change, const RecoveryPl
 
   if (stop_requested_) {
     if (plan.sources.empty()) {
+      CountLostSteps();
       End(GangPhase::kStopped, 0, "stopped on request");
     } else {
       Publish(change, plan, peers_of(plan.sources), true, now);
@@ -423,9 +429,7 @@ void Coordinator::Publish(const MembershipChange& change, const RecoveryPlan& pl
   std::unordered_map<const Peer*, size_t> index_of;
   for (size_t i = 0; i < change.participants.size(); ++i) index_of[change.participants[i].peer] = i;
   if (plan.sources.empty()) {
-    const int64_t from = std::max<int64_t>(report_.checkpoint_step, 0);
-    if (newest_step_ > from) report_.lost_steps += newest_step_ - from;
-    newest_step_ = from;
+    CountLostSteps();
   } else if (newest_step_ - plan.start_step >= 2) {
     report_.lost_steps += newest_step_ - plan.start_step;
     newest_step_ = plan.start_step;
@@ -469,6 +473,7 @@ void Coordinator::Publish(const MembershipChange& change, const RecoveryPlan& pl
   active_ = true;
   survivors_hold_ = false;
   undecided_since_ = searched_since_ = kNever;
+  diverged_.text.clear();
   fingerprints_ = members.front()->fingerprints;
   progress_mark_ = newest_step_;
   ++report_.generations;
@@ -485,6 +490,13 @@ void Coordinator::Publish(const MembershipChange& change, const RecoveryPlan& pl
     }
   }
   if (WantsBoundary()) boundary_at_ = now + options_.growth_window;
+}
+
+// No member holds a state: the steps since the newest checkpoint are lost.
+void Coordinator::CountLostSteps() {
+  const int64_t from = std::max<int64_t>(report_.checkpoint_step, 0);
+  if (newest_step_ > from) report_.lost_steps += newest_step_ - from;
+  newest_step_ = from;
 }
 
 void Coordinator::ReleasePeer(Peer& peer) {

@@ -50,6 +50,9 @@ struct Join {
   std::string member;
   std::string address;  // of its fabric endpoint, opaque
   Fingerprints fingerprints = {};
+  // The newest Prepare that its agent has received; 0: none. A coordinator whose term was used before counts
+  // on from it.
+  Generation newest = 0;
   bool operator==(const Join&) const = default;
 };
 
@@ -67,6 +70,9 @@ struct MemberStatus {
   int64_t checkpoint_step = -1;
   std::string checkpoint_text = {};
   bool looking = false;  // its storage is slow: the answer comes with a later Prepare
+  // If can_roll_back: of the state at `step` - 1. 0 from members that do not know it.
+  uint64_t undo_params_hash = 0;
+  uint64_t undo_optimizer_hash = 0;
   bool operator==(const MemberStatus&) const = default;
 };
 
@@ -89,6 +95,9 @@ struct OperationFailed {
   bool permanent = false;  // another attempt with the same members would fail as well
   // Then: the ranks to which no transport leads. Empty from builds that did not name them.
   std::vector<int32_t> unreachable = {};
+  // Nothing failed, but the members found that their states differ; `message` names the odd one and what
+  // differs.
+  bool diverged = false;
   bool operator==(const OperationFailed&) const = default;
 };
 
@@ -123,6 +132,7 @@ struct ValidationResult {
 // A trainer keeps this many of its newest records, and an agent repeats as many on a new connection: what a
 // coordinator may have lost is what was committed while it was away, and in batches that were under way.
 inline constexpr size_t kKeptRecords = 2048;
+inline constexpr int32_t kRecordsPerMessage = 32;  // of an agent: about 8 KiB
 
 // Sent in batches by rank 0. In a new generation, the new rank 0 repeats its newest records: receivers keep
 // the first record of each step.

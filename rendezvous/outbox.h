@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <deque>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -19,6 +20,7 @@ class Outbox {
 
   static constexpr size_t kMaxOwnBytes = size_t{256} << 10;
   // A peer that has not read this many memberships reads none: it gets the newest when it connects again.
+  // Copies of one membership, for the slots of a pod, count once.
   static constexpr size_t kMaxShared = 3;
   static constexpr size_t kSmallBytes = size_t{4} << 10;  // a copy of them costs less than an entry
 
@@ -27,12 +29,12 @@ class Outbox {
     if (frame->size() > kSmallBytes) {
       if (!head.empty()) Append(head);
       entries_.push_back({frame, {}});
-      ++shared_;
+      ++shared_[frame.get()];
     } else {
       Append(head);
       Append(*frame);
     }
-    return own_bytes_ <= kMaxOwnBytes && shared_ <= kMaxShared;
+    return own_bytes_ <= kMaxOwnBytes && shared_.size() <= kMaxShared;
   }
   bool empty() const { return entries_.empty(); }
   // Returns the next bytes to send. REQUIRES: !empty().
@@ -43,7 +45,7 @@ class Outbox {
     const Entry& entry = entries_.front();
     if (sent_ < Text(entry).size()) return;
     if (entry.shared) {
-      --shared_;
+      if (const auto it = shared_.find(entry.shared.get()); --it->second == 0) shared_.erase(it);
     } else {
       own_bytes_ -= entry.own.size();
     }
@@ -67,7 +69,7 @@ class Outbox {
   std::deque<Entry> entries_;
   size_t sent_ = 0;  // of the first entry
   size_t own_bytes_ = 0;
-  size_t shared_ = 0;
+  std::map<const std::string*, size_t> shared_;  // entries by frame
 };
 
 }  // namespace ringmaster::rendezvous

@@ -22,6 +22,7 @@ ProgramCoordinator::ProgramCoordinator(const CoordinatorOptions& options)
       network_(options.term, programs_.check_limit, programs_.check_pause) {
   CHECK(options_.min >= 1 && options_.min <= options_.max, "min {} max {}", options_.min, options_.max);
   newest_step_ = recorded_step_ = progress_mark_ = options_.known_step;
+  report_.term = options_.term;
   report_.step = options_.known_step;
 }
 
@@ -255,6 +256,10 @@ void ProgramCoordinator::OnState(Peer& peer, const ProgramState& state, Time now
   // Sent before it received the order to start.
   if (peer.fresh && InCurrent(peer) && state.generation < current_ && stage_ != Stage::kForming) return;
   if (peer.fresh && InCurrent(peer) && state.generation == current_ && state.life < peer.life) return;
+  // An earlier coordinator may have used the same term: members ignore numbers that they have seen.
+  if (const auto sequence = static_cast<uint32_t>(state.generation & 0xffffffff);
+      state.generation >> 32 == options_.term && sequence <= kMaxLearnedSequence)
+    sequence_ = std::max(sequence_, sequence);
   const bool was_ready = peer.ready();
   if (state.phase == ProgramPhase::kEnded)
     peer.ended_at = now - std::chrono::microseconds(std::clamp<int64_t>(state.ended_us, 0, kMaxAgeUs));

@@ -10,8 +10,10 @@
 //   - some at smax - 1, and every leader can undo one step: the leaders roll back, all are sources;
 //   - some at smax - 1, and a leader cannot undo: the leaders are the sources, the others fetch;
 //   - a member older than smax - 1 is left over from an earlier generation: it fetches.
-// Members at the same step must hold the same bits. A minority is corrupt and fetches. Without a majority it
-// is unknown which state is right, and the plan fails.
+// Members at the same step must hold the same bits. A minority is corrupt and fetches. Leaders that are to go
+// back vote on step smax - 1 with the state that they would go back to. Without a majority it is unknown
+// which state is right, and the plan fails; but laggards that differ among themselves fetch from leaders that
+// cannot go back.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +31,8 @@ struct RecoveryPlan {
   std::vector<size_t> stale;    // hold a state that is too old to use
   uint64_t params_hash = 0;     // of the state of start_step
   uint64_t optimizer_hash = 0;
-  std::string failure;  // not empty: states differ and no version has a majority
+  std::string failure;         // not empty: states differ and no version has a majority
+  std::vector<size_t> differ;  // then: the members that hold them
   bool operator==(const RecoveryPlan&) const = default;
 };
 

@@ -3,6 +3,7 @@
 // The coordinator's report about one job: input of core::Decide, shown to users. Value types.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -45,6 +46,7 @@ struct WorkerFacts {
 
 struct Report {
   GangPhase phase = GangPhase::kForming;
+  uint32_t term = 0;  // of the coordinator
   Generation generation = 0;
   int32_t generations = 0;               // published so far
   std::vector<std::string> live_pods;    // pods whose slots are all members, in rank order
@@ -71,6 +73,8 @@ struct Report {
   std::string unreachable;
   std::string failure;  // why the job failed, unless last_failure is the reason
   std::optional<Done> done;
+  // Orders the reports of a job also before a coordinator's first generation.
+  Generation Newest() const { return std::max(generation, static_cast<Generation>(term) << 32); }
   bool operator==(const Report&) const = default;
 };
 

@@ -2,6 +2,7 @@
 
 #include "rendezvous/server.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <boost/asio.hpp>
@@ -211,6 +212,7 @@ class Server::Impl {
   // Handles the messages read so far, then reads on. Stops while a Hello is being authenticated.
   void Consume(const ConnectionPtr& c) {
     const Time now = Now();
+    c->consuming = true;
     while (connections_.contains(c->id) && !c->authenticating) {
       Result<std::optional<Message>> next = c->decoder.Next();
       if (!next.ok()) return Close(c, next.error().message);
@@ -218,6 +220,8 @@ class Server::Impl {
       c->rate.Spend(now);
       OnMessage(c, std::move(**next));
     }
+    c->consuming = false;
+    SendHeld(c);
     if (!connections_.contains(c->id) || c->authenticating) return;
     if (!c->job.empty() && !jobs_.at(c->job)->CountIncomplete(*c))
       return Close(c, "the connections of its job hold too much of incomplete messages");
@@ -478,10 +482,34 @@ class Server::Impl {
       c = it->second.connection;
       slots.push_back(it->second.slot);
     }
-    for (const auto& [id, to] : pods) Send(to.first, to.second, frame);
+    for (const auto& [id, to] : pods) {
+      if (ListsMembers(*send.message) && to.first->shared && to.first->consuming)
+        Hold(to.first, to.second, frame);
+      else
+        Send(to.first, to.second, frame);
+    }
+  }
+
+  // Each slot that connects again gets the membership. A pod gets one copy for those whose Join has arrived.
+  void Hold(const ConnectionPtr& c, const std::vector<int32_t>& slots, const Outbox::Frame& frame) {
+    if (c->held != frame) SendHeld(c);
+    c->held = frame;
+    for (const int32_t slot : slots)
+      if (std::find(c->held_for.begin(), c->held_for.end(), slot) == c->held_for.end())
+        c->held_for.push_back(slot);
+  }
+
+  void SendHeld(const ConnectionPtr& c) {
+    const Outbox::Frame frame = std::exchange(c->held, nullptr);
+    if (frame != nullptr) Send(c, std::exchange(c->held_for, {}), frame);
   }
 
   void Send(const ConnectionPtr& c, const std::vector<int32_t>& slots, const Outbox::Frame& frame) {
+    // Messages for one slot keep their order.
+    const auto waits = [&](int32_t slot) {
+      return std::find(c->held_for.begin(), c->held_for.end(), slot) != c->held_for.end();
+    };
+    if (slots.empty() || std::any_of(slots.begin(), slots.end(), waits)) SendHeld(c);
     const std::string route = c->shared && !slots.empty() ? EncodeRoute(slots) : std::string();
     if (!c->outbox.Push(route, frame)) {
       // It does not read. Close later: this may be called while the coordinator's outputs are performed.

@@ -4,7 +4,8 @@
 Takes JSON: steps; pause, in seconds, of each micro-batch; fails, a step in which a sample raises; finishes, a step after which
 the run ends early, on all ranks or on those in finish_ranks; leaves, a step after which the loop ends by break; audits, steps in
 which all ranks compare a micro-batch, and audit_pod, a worker that adds to the output of a layer in them, or that dies before
-the first of them, once, if audit_dies names a file that does not exist yet; flips, steps after which worker flip_pod flips a bit
+the first of them, once, if audit_dies names a file that does not exist yet; odd_rate_from, a step from which on that worker
+changes its learning rate; flips, steps after which worker flip_pod flips a bit
 of a part of its state, and meet, paths of named pipes without these steps: in the steps that follow, worker flip_dies removes
 the pipe and dies.
 """
@@ -69,7 +70,7 @@ class Flips:
 
     def computed(self, step):
         """Called after each micro-batch."""
-        if step.number - 1 in self.steps and not self.dies and step.number not in self.met:
+        if self.meet and step.number - 1 in self.steps and not self.dies and step.number not in self.met:
             self.met.add(step.number)
             pipe = os.open(f"{self.meet}{step.number - 1}", os.O_WRONLY)
             os.write(pipe, b"x")
@@ -114,6 +115,8 @@ def main():
             step.backward(cross_entropy(model(x), y))
             threading.Event().wait(wanted.get("pause", 0))  # a model that takes longer
             flips.computed(step)
+        if step.number >= wanted.get("odd_rate_from", wanted["steps"]) and odd:
+            optimizer.param_groups[0]["lr"] *= 1.5  # a schedule that this worker alone follows
         committed = step.commit(clip_norm=1.0)
         if committed:
             flips.committed(step)

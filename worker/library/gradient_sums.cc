@@ -219,7 +219,8 @@ void GradientSums::Abandon() {
   comms_ = {};
 }
 
-Result<GradientSums::Reduced> GradientSums::Reduce(const std::function<bool()>& wants_to_stop) {
+Result<GradientSums::Reduced> GradientSums::Reduce(const std::function<bool()>& wants_to_stop,
+                                                   std::optional<uint64_t> digest) {
   CHECK(comms_.host != nullptr && Complete());
   current_.reset();
   RM_TRY(device_->BindThread());
@@ -241,6 +242,7 @@ Result<GradientSums::Reduced> GradientSums::Reduce(const std::function<bool()>& 
   }
   exchange.Cast(finishes_ ? ScalarExchange::kFinishes : ScalarExchange::kGoesOn);
   if (wants_to_stop()) exchange.Cast(ScalarExchange::kStopAtBoundary);
+  if (digest) exchange.PutDigest(*digest);
   RM_TRY(exchange.Exchange(comms_.host));
   comms_ = {};
 
@@ -248,7 +250,8 @@ Result<GradientSums::Reduced> GradientSums::Reduce(const std::function<bool()>& 
   reduced.stop_at_boundary = exchange.Voted(ScalarExchange::kStopAtBoundary);
   reduced.finishes = exchange.Voted(ScalarExchange::kFinishes);
   reduced.goes_on = exchange.Voted(ScalarExchange::kGoesOn);
-  if (reduced.finishes) {
+  reduced.differ = !exchange.DigestsAgree();
+  if (reduced.finishes || reduced.differ) {
     partial_.Forget();  // the sums hold no step
     return reduced;
   }

@@ -69,6 +69,7 @@ class GradientSums {
     bool stop_at_boundary = false;
     bool finishes = false;  // a member ended the run before this step: see AttemptNothing
     bool goes_on = false;   // a member computed the step
+    bool differ = false;    // the members passed different digests
     std::string culprit;    // kNotFinite: name of a tensor; empty: only the loss
   };
 
@@ -102,9 +103,11 @@ class GradientSums {
   // members learn of it, also those that compute the step because their program did not end the run.
   Status AttemptNothing();
 
-  // Collective. REQUIRES: Complete(). `wants_to_stop` is this worker's vote for a stop after the step. After
-  // kReduced, Read may be called until the next Begin; after kRepeat, Begin; after an error, Abandon.
-  Result<Reduced> Reduce(const std::function<bool()>& wants_to_stop);
+  // Collective. REQUIRES: Complete(). `wants_to_stop` is this worker's vote for a stop after the step.
+  // `digest`: of what the members must have in common; nullopt: unknown. After kReduced, Read may be called
+  // until the next Begin; after kRepeat, Begin; after an error, Abandon.
+  Result<Reduced> Reduce(const std::function<bool()>& wants_to_stop,
+                         std::optional<uint64_t> digest = std::nullopt);
   // Ends an attempt without a result, and waits for the operations in flight. REQUIRES: they were aborted, or
   // every rank does the same.
   void Abandon();

@@ -310,6 +310,9 @@ Status Session::BeginGeneration(rendezvous::NewGeneration formed) {
   Disconnect();
   search_->Forget();
   unreachable_.reset();
+  diverged_.reset();
+  committed_.clear();
+  compared_step_ = -1;
   formed_ = std::move(formed);
   RM_TRY(Connect());
   if (page_.has_value()) page_->SetGeneration(formed_.generation);
@@ -389,7 +392,7 @@ Status Session::GenerationFailed(const Error& error) {
     return FailWith(kExitInternal, error.message);
   channel_->Send(rendezvous::OperationFailed{formed_.generation, member_,
                                              unreachable_.value_or(error.message), unreachable_.has_value(),
-                                             fabric_->Unreachable()});
+                                             fabric_->Unreachable(), diverged_.has_value()});
   return Ok();
 }
 

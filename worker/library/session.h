@@ -33,6 +33,7 @@
 #include "worker/trainer/agent_channel.h"
 #include "worker/trainer/checkpoint_saver.h"
 #include "worker/trainer/checkpoint_search.h"
+#include "worker/trainer/compare_states.h"
 #include "worker/trainer/reporter.h"
 #include "worker/trainer/root_work.h"
 
@@ -43,6 +44,10 @@ inline constexpr int kExitBadInput = 64;  // nothing: the job ends
 inline constexpr int kExitInternal = 70;
 inline constexpr int kExitMemory = 71;
 inline constexpr int kExitDevice = 74;  // another node
+
+// The members compare their whole states after this many steps: a pass over the state, which costs about as
+// much as a step, so it adds at most one percent.
+inline constexpr int64_t kCompareEverySteps = 100;
 
 class Session {
  public:
@@ -146,9 +151,14 @@ class Session {
   Result<std::optional<Event>> Share();
   Result<std::optional<Event>> Start();
   Result<std::optional<Event>> TakeStep();
+  // Collective, every kCompareEverySteps and at the end: compares the whole state of all members.
+  Result<std::optional<Event>> CompareIfDue(bool at_end);
+  // Collective: compares these parts. Errors: kUnavailable when they differ; then the members vote.
+  Status CompareParts(const std::vector<trainer::StatePart>& parts, const std::string& since);
   // Learns whether all members end the run before the next step. Errors: some do not.
   Result<std::optional<Event>> AgreeToFinish();
   Error FinishedBySome();
+  Error CommitsDiffer();
   Result<std::optional<Event>> Finish();
 
   Status Answer(const rendezvous::Prepare& prepare);
@@ -181,6 +191,8 @@ class Session {
   Result<GradientSums::Reduced> ReduceSums();
   std::vector<StateArray> State();
   StateHashes Hashes();
+  // The parts of the state with their hashes.
+  std::vector<trainer::StatePart> StateParts();
   Result<checkpoint::Snapshot> TakeSnapshot();
   const std::atomic<bool>& cancelled() const;
   void SetActivity(agent::Activity activity);
@@ -244,7 +256,12 @@ class Session {
   int computed_ = 0;   // micro-batches in this attempt
   int attempts_ = 0;   // at this step
   Time last_commit_{};
+  // What the program passed to the last commit, which the members compare in the next step. Empty: none was
+  // in this generation.
+  std::vector<trainer::StatePart> committed_;
+  int64_t compared_step_ = -1;  // of the last comparison of the whole state in this generation; -1: none
 
+  std::optional<std::string> diverged_;  // which states differ
   std::optional<std::string> fatal_;
   std::optional<std::string> unreachable_;
   std::optional<std::string> failure_;

@@ -3,6 +3,7 @@
 // The part of Session in which all members have the state: steps, and the end of the run.
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <utility>
 
@@ -61,7 +62,43 @@ Result<Session::Event> Session::BeginAttempt() {
 
 Result<GradientSums::Reduced> Session::ReduceSums() {
   const Waiting waiting(page_.has_value() ? &*page_ : nullptr, &waited_);
-  return sums_->Reduce([this] { return channel_ != nullptr && channel_->boundary_wanted(); });
+  std::optional<uint64_t> digest;
+  for (const trainer::StatePart& part : committed_)
+    digest = Hash64(std::as_bytes(std::span(&part.hash, 1)), digest.value_or(0));
+  return sums_->Reduce([this] { return channel_ != nullptr && channel_->boundary_wanted(); }, digest);
+}
+
+std::vector<trainer::StatePart> Session::StateParts() {
+  std::vector<trainer::StatePart> parts = committed_;
+  for (const StateArray& array : State()) {
+    const StateHashes hashes = HashState({array}, step_, threads_);
+    parts.push_back({array.name, array.parameter ? hashes.params : hashes.others});
+  }
+  return parts;
+}
+
+Status Session::CompareParts(const std::vector<trainer::StatePart>& parts, const std::string& since) {
+  std::vector<std::string> pods;
+  for (const rendezvous::Member& member : formed_.members) pods.push_back(member.pod);
+  Result<std::string> text = std::string();
+  {
+    const Waiting waiting(page_.has_value() ? &*page_ : nullptr);
+    text = trainer::CompareStates(comm_.get(), parts, pods);
+  }
+  RM_TRY(text);
+  if (text->empty()) return Ok();
+  diverged_ = fmt::format("the states of step {} differ{}: {}", step_, since, *text);
+  return Error{Code::kUnavailable, *diverged_};
+}
+
+Result<std::optional<Session::Event>> Session::CompareIfDue(bool at_end) {
+  const bool due = at_end || (step_ % kCompareEverySteps == 0 && step_ != formed_.start_step);
+  if (comm_->world() == 1 || !due || compared_step_ == step_) return std::optional<Event>();
+  if (!described_) return std::optional(MakeEvent(EventKind::kDescribe));
+  const int64_t since = std::max(compared_step_, formed_.start_step);
+  RM_TRY(CompareParts(StateParts(), since < 0 ? "" : fmt::format(", and were equal after step {}", since)));
+  compared_step_ = step_;
+  return std::optional<Event>();
 }
 
 Result<std::optional<Session::Event>> Session::TakeStep() {
@@ -75,6 +112,8 @@ Result<std::optional<Session::Event>> Session::TakeStep() {
     return std::optional<Event>();
   }
   if (finish_requested_) return AgreeToFinish();
+  RM_ASSIGN(const std::optional<Event> compared, CompareIfDue(false));
+  if (compared) return compared;
   if (save_due_) {
     if (!described_) return std::optional(MakeEvent(EventKind::kDescribe));
     save_due_ = false;
@@ -96,10 +135,17 @@ Result<std::optional<Session::Event>> Session::AgreeToFinish() {
   RM_TRY(sums_->AttemptNothing());
   RM_ASSIGN(const GradientSums::Reduced reduced, ReduceSums());
   in_step_ = false;
+  if (reduced.differ) return CommitsDiffer();
   if (reduced.goes_on) return FinishedBySome();
   pause_ = reduced.stop_at_boundary;
   if (!pause_) stage_ = Stage::kFinish;
   return std::optional<Event>();
+}
+
+// The program passed different values to the last commit.
+Error Session::CommitsDiffer() {
+  const Status compared = CompareParts(committed_, "");
+  return compared.ok() ? Error{Code::kInternal, "the digests of equal commits differ"} : compared.error();
 }
 
 Error Session::FinishedBySome() {
@@ -176,6 +222,10 @@ Result<Session::StepResult> Session::Reduce() {
     RM_TRY(GenerationFailed(reduced.error()));
     return StepResult{Verdict::kRepeat, 0, 0};
   }
+  if (reduced->differ) {
+    RM_TRY(GenerationFailed(CommitsDiffer()));
+    return StepResult{Verdict::kRepeat, 0, 0};
+  }
   if (reduced->finishes) return FinishedBySome();
   switch (reduced->outcome) {
     case GradientSums::Outcome::kReduced:
@@ -204,6 +254,8 @@ Result<Session::StepResult> Session::Reduce() {
 void Session::Commit(double learning_rate, double gradient_norm) {
   CHECK(reduced_);
   sums_->Commit();
+  committed_ = {{"the learning rate of the commit", std::bit_cast<uint64_t>(learning_rate)},
+                {"the gradient norm of the commit", std::bit_cast<uint64_t>(gradient_norm)}};
   in_step_ = reduced_ = false;
   described_ = false;
   ++step_;
@@ -246,6 +298,9 @@ Result<checkpoint::Snapshot> Session::TakeSnapshot() {
 
 Result<std::optional<Session::Event>> Session::Finish() {
   if (!described_) return std::optional(MakeEvent(EventKind::kDescribe));
+  // Any member may send Done, and rank 0 writes the checkpoint.
+  RM_ASSIGN(const std::optional<Event> compared, CompareIfDue(true));
+  if (compared) return compared;
   if (finish_requested_) reporter_->SetTotalSteps(step_);
   reporter_->Flush();
   rendezvous::Done done;

@@ -45,10 +45,12 @@ void AgentChannel::Send(const Message& message) {
 std::optional<Message> AgentChannel::WaitForOrder(std::optional<Duration> limit) {
   const Time deadline = limit.has_value() ? Now() + *limit : kNever;
   MutexLock lock(mutex_);
-  while (!order_.has_value()) {
-    if (!arrived_.WaitUntil(lock, deadline) && !order_.has_value()) return std::nullopt;
+  while (!order_.has_value() && !boundary_order_.has_value()) {
+    if (!arrived_.WaitUntil(lock, deadline) && !order_.has_value() && !boundary_order_.has_value())
+      return std::nullopt;
   }
-  return std::exchange(order_, std::nullopt);
+  if (order_.has_value()) return std::exchange(order_, std::nullopt);
+  return *std::exchange(boundary_order_, std::nullopt);
 }
 
 int AgentChannel::ReportFatal(int exit_code, const std::string& message) {
@@ -63,9 +65,12 @@ int AgentChannel::ReportFatal(int exit_code, const std::string& message) {
 
 bool AgentChannel::Begin(Generation generation) {
   const MutexLock lock(mutex_);
-  if (exiting_ || newest_ > generation) return false;
+  if (exiting_ || aborted_ > generation) return false;
+  const bool formed = order_.has_value() && std::holds_alternative<NewGeneration>(*order_);
+  if (formed && std::get<NewGeneration>(*order_).generation > generation) return false;
   cancel_ = false;
-  boundary_ = false;
+  // What is pending now is a newer boundary Prepare, or nothing.
+  boundary_ = order_.has_value() || boundary_order_.has_value();
   return true;
 }
 
@@ -109,9 +114,14 @@ void AgentChannel::Take(Message message) {
       newest_ = prepare->generation;
       if (prepare->urgency == Urgency::kAbort) {
         cancel_ = true;
+        aborted_ = prepare->generation;
         abort_up_to = prepare->generation - 1;
       } else {
         boundary_ = true;
+        if (order_.has_value() && std::holds_alternative<NewGeneration>(*order_)) {
+          boundary_order_ = *prepare;
+          return;
+        }
       }
     } else if (const auto* formed = std::get_if<NewGeneration>(&message)) {
       if (formed->generation < newest_) return;
@@ -119,6 +129,7 @@ void AgentChannel::Take(Message message) {
     } else {
       return;  // not an order
     }
+    boundary_order_.reset();
     order_ = std::move(message);
   }
   if (abort_up_to > 0) abort_(abort_up_to);

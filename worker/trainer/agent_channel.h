@@ -32,11 +32,11 @@ class AgentChannel {
 
   void Send(const rendezvous::Message& message);
 
-  // Waits for an order and returns it; nullopt after `limit`. A newer order replaces an older one, so at most
-  // one is pending; Exit replaces all.
+  // Waits for an order and returns it; nullopt after `limit`. A newer order replaces an older one; Exit
+  // replaces all. But a boundary Prepare lets the generation begin that it is to end.
   std::optional<rendezvous::Message> WaitForOrder(std::optional<Duration> limit = std::nullopt);
 
-  // Starts work of `generation` and clears the cancel flag. Returns false when a newer order has arrived.
+  // Starts work of `generation` and clears the cancel flag. Returns false when a newer order forbids it.
   bool Begin(rendezvous::Generation generation);
 
   // Reports that a restart would not help, and returns the exit code that the answer orders. The wait for it
@@ -61,7 +61,9 @@ class AgentChannel {
   Mutex mutex_;
   CondVar arrived_;
   std::optional<rendezvous::Message> order_ RM_GUARDED_BY(mutex_);
-  rendezvous::Generation newest_ RM_GUARDED_BY(mutex_) = 0;  // generation of the newest order
+  std::optional<rendezvous::Prepare> boundary_order_ RM_GUARDED_BY(mutex_);  // after order_
+  rendezvous::Generation newest_ RM_GUARDED_BY(mutex_) = 0;                  // generation of the newest order
+  rendezvous::Generation aborted_ RM_GUARDED_BY(mutex_) = 0;                 // none below may begin
   bool exiting_ RM_GUARDED_BY(mutex_) = false;
   std::atomic<bool> closing_{false};
   std::thread reader_;

@@ -198,11 +198,20 @@ optimizer::ChunkHashes TrainState::HashesOf(std::span<uint64_t> of_image) const 
 
 Result<TrainState::Hashes> TrainState::StateHashes() {
   CHECK(present_);
-  const Image& image = current();
-  const HostDeviceBuffer<uint64_t>& chunks = hashes_[current_];
+  return HashesOfImage(current_, step_);
+}
+
+Result<TrainState::Hashes> TrainState::UndoHashes() {
+  CHECK(present_ && can_roll_back_);
+  return HashesOfImage(1 - current_, step_ - 1);
+}
+
+Result<TrainState::Hashes> TrainState::HashesOfImage(int index, int64_t step) {
+  const Image& image = images_[index];
+  const HostDeviceBuffer<uint64_t>& chunks = hashes_[index];
   RM_TRY(chunks.Download(device_));
   RM_TRY(device_->Sync());
-  const std::array<int64_t, 3> scalars = {step_, image.cursor.epoch, image.cursor.position};
+  const std::array<int64_t, 3> scalars = {step, image.cursor.epoch, image.cursor.position};
   Hashes hashes;
   hashes.params = Hash64(std::as_bytes(chunks.host.first(chunks_)));
   hashes.optimizer = Hash64(std::as_bytes(std::span(scalars)));

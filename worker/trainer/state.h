@@ -115,6 +115,8 @@ class TrainState {
 
   // The hashes of the current image, taken when it was written. REQUIRES: present().
   Result<Hashes> StateHashes();
+  // The same of the state of step() - 1. REQUIRES: can_roll_back().
+  Result<Hashes> UndoHashes();
   // The hashes that users see at the end of a job: over the bytes of the arrays, which are read for it.
   Result<uint64_t> ParamsHash();
   Result<uint64_t> OptimizerHash();  // over everything except the parameters; includes step and cursor
@@ -123,6 +125,7 @@ class TrainState {
   TrainState(device::Device* device, optimizer::Kind kind) : device_(device), kind_(kind) {}
 
   Status HashCurrent();
+  Result<Hashes> HashesOfImage(int image, int64_t step);
   // Copy the current image to its host memory, and back.
   Status UpdateMirror();
   Status UploadMirror();

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/hash.h"
 #include "worker/compute/numerics/exact.h"
 #include "worker/compute/optimizer/optimizer.h"
 #include "worker/trainer/waiting.h"
@@ -48,7 +49,7 @@ Result<std::unique_ptr<Stepper>> Stepper::Create(const Parts& parts) {
   RM_ASSIGN(stepper->exchange_, HostDeviceBuffer<int32_t>::Create(
                                     fabric, parts.device,
                                     ScalarExchange::Words(blocks, parts.config->micro_batches), "exchange"));
-  stepper->maxima_ = stepper->exchange_.Part(ScalarExchange::kVotes, ScalarExchange::kVotes + blocks);
+  stepper->maxima_ = stepper->exchange_.Part(ScalarExchange::kHead, ScalarExchange::kHead + blocks);
   if (blocks > 0) {
     RM_ASSIGN(stepper->exponents_,
               HostDeviceBuffer<int32_t>::Create(fabric, parts.device, blocks, "exponents"));
@@ -76,12 +77,22 @@ Result<StepResult> Stepper::Run(const Communicators& comms, const std::atomic<bo
   std::ranges::copy(state.current().exponents, exponents.begin());
 
   ScalarExchange exchange(exchange_.host, static_cast<int64_t>(exponents.size()), config.micro_batches);
+  digest_.reset();
+  if (comms.host->world() > 1 && state.present()) {
+    RM_ASSIGN(const TrainState::Hashes hashes, state.StateHashes());
+    digest_ = Hash64(std::as_bytes(std::span(&hashes, 1)));
+  }
   Status queued = join_ != nullptr ? join_->Enqueue(comms, &queue_, false) : Ok();
   while (true) {
     exchange.Clear(numerics::kZero);
     const Status attempted = AttemptStep(comms, samples, cancel, wants_to_stop, &exchange);
     RM_TRY(std::exchange(queued, Ok()));
     RM_TRY(attempted);
+    if (!exchange.DigestsAgree()) {
+      StepResult differ;
+      differ.states_differ = true;
+      return differ;
+    }
     if (!overflowed_ || !finite_) break;
     // Some block exceeded its exponent (in the first step, every block). Take exponents that fit the maxima
     // and repeat the step.
@@ -191,6 +202,7 @@ Status Stepper::ExchangeThenUpdate(const Communicators& comms, const data::StepS
 Status Stepper::Exchange(const Communicators& comms, const std::function<bool()>& wants_to_stop,
                          ScalarExchange* exchange) {
   if (wants_to_stop()) exchange->Cast(ScalarExchange::kStopAtBoundary);
+  if (digest_) exchange->PutDigest(*digest_);
   if (join_ != nullptr) exchange->Cast(ScalarExchange::kJoinPieces, join_->Propose());
   return exchange->Exchange(comms.host);
 }

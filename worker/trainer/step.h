@@ -55,6 +55,8 @@ struct StepResult {
   double gradient_norm = 0;  // before clipping
   int64_t samples = 0;
   bool stop_at_boundary = false;  // some rank requested a stop after this commit
+  // Nothing is committed: the members began the step with different states.
+  bool states_differ = false;
   // Of this member:
   Duration busy{};            // rendezvous::BusyTime
   int32_t micro_batches = 0;  // that it computed
@@ -153,10 +155,11 @@ class Stepper {
   std::vector<int> enqueued_;               // micro-batches (or kNone) that the model computes, in order
   HostDeviceBuffer<int32_t> contributors_;  // number of members whose gradients are in the sums
   HostDeviceBuffer<double> norm_;
-  JoinTransfer* join_ = nullptr;  // of this step; null: every rank owns micro-batches
-  int owners_ = 1;                // ranks that own micro-batches in this step
-  int owner_ = 0;                 // this rank's index among them; -1: it owns none
-  int first_ = 0;                 // it owns the micro-batches [first_, end_)
+  std::optional<uint64_t> digest_;  // of the state at the start of this step; nullopt: not compared
+  JoinTransfer* join_ = nullptr;    // of this step; null: every rank owns micro-batches
+  int owners_ = 1;                  // ranks that own micro-batches in this step
+  int owner_ = 0;                   // this rank's index among them; -1: it owns none
+  int first_ = 0;                   // it owns the micro-batches [first_, end_)
   int end_ = 0;
   Duration waited_{};        // for peers, in this step
   bool overflowed_ = false;  // a block exceeded its exponent in this attempt

@@ -13,6 +13,7 @@
 #include "rendezvous/codec.h"
 #include "rendezvous/transport_name.h"
 #include "worker/trainer/agree.h"
+#include "worker/trainer/compare_states.h"
 #include "worker/trainer/memory.h"
 #include "worker/trainer/root_work.h"
 #include "worker/trainer/transfer.h"
@@ -156,7 +157,7 @@ int Trainer::Run() {
     // off is evicted.
     channel.Send(OperationFailed{std::get<NewGeneration>(*order).generation, parts_.member,
                                  unreachable_.value_or(status.error().message), unreachable_.has_value(),
-                                 parts_.fabric->Unreachable()});
+                                 parts_.fabric->Unreachable(), diverged_.has_value()});
   }
 }
 
@@ -178,6 +179,11 @@ Status Trainer::Answer(const Prepare& prepare) {
     RM_ASSIGN(const TrainState::Hashes hashes, state_->StateHashes());
     status.params_hash = hashes.params;
     status.optimizer_hash = hashes.optimizer;
+    if (status.can_roll_back) {
+      RM_ASSIGN(const TrainState::Hashes undo, state_->UndoHashes());
+      status.undo_params_hash = undo.params;
+      status.undo_optimizer_hash = undo.optimizer;
+    }
   }
   if (prepare.find_checkpoint) search_.Answer(CheckpointSearch::kPatience, &status);
   parts_.channel->Send(status);
@@ -191,10 +197,15 @@ Status Trainer::RunGeneration(const NewGeneration& formed) {
   fabric::Membership group;
   group.generation = formed.generation;
   group.rank = static_cast<int>(self - formed.members.begin());
-  for (const rendezvous::Member& member : formed.members) group.addresses.push_back(member.address);
+  pods_.clear();
+  for (const rendezvous::Member& member : formed.members) {
+    group.addresses.push_back(member.address);
+    pods_.push_back(member.pod);
+  }
   Disconnect();
   search_.Forget();
   unreachable_.reset();
+  diverged_.reset();
   RM_TRY(Connect(group));
   parts_.page->SetGeneration(formed.generation);
   log::Info("generation={} rank={} world={} transport={}", formed.generation, group.rank,
@@ -250,12 +261,13 @@ Status Trainer::Synchronize(const NewGeneration& formed) {
     sources = {formed.loader};
     RM_TRY(LoadOnRoot(formed.loader, formed.checkpoint_floor));
   } else if (std::ranges::find(sources, comm_->rank()) != sources.end()) {
-    if (state_->present() && state_->step() == formed.start_step + 1 && state_->can_roll_back())
-      state_->RollBack();
+    const bool back = state_->present() && state_->step() == formed.start_step + 1 && state_->can_roll_back();
+    if (back) state_->RollBack();
     if (!state_->present() || state_->step() != formed.start_step) {
       return Error{Code::kInternal, fmt::format("named as a source of step {}, but at step {}",
                                                 formed.start_step, state_->present() ? state_->step() : -1)};
     }
+    if (back) RM_TRY(CompareWithVote(formed));
   }
   RM_TRY(AgreeOnDevice(comm_.get(), sources.front(), parts_.device.get()));
   if (parts_.config.validate_every_steps > 0) {
@@ -322,9 +334,20 @@ Status Trainer::CompareWithVote(const NewGeneration& formed) {
   RM_ASSIGN(const TrainState::Hashes held, state_->StateHashes());
   if (held == TrainState::Hashes{formed.params_hash, formed.optimizer_hash}) return Ok();
   state_->Discard();
-  return Error{Code::kCorrupt,
-               fmt::format("the received state of step {} is not the one that the members agreed on",
-                           formed.start_step)};
+  return Error{Code::kCorrupt, fmt::format("the state of step {} is not the one that the members agreed on",
+                                           formed.start_step)};
+}
+
+Status Trainer::CompareMembers() {
+  std::vector<StatePart> parts;
+  if (state_->present()) {
+    RM_ASSIGN(const TrainState::Hashes hashes, state_->StateHashes());
+    parts = {{"parameters", hashes.params}, {"optimizer state", hashes.optimizer}};
+  }
+  RM_ASSIGN(const std::string text, CompareStates(comm_.get(), parts, pods_));
+  if (text.empty()) return Ok();
+  diverged_ = fmt::format("the states of step {} differ: {}", state_->step(), text);
+  return Error{Code::kUnavailable, *diverged_};
 }
 
 Status Trainer::LoadOnRoot(int root, int64_t floor) {
@@ -410,6 +433,10 @@ Status Trainer::RunSteps() {
       if (result.error().code == Code::kInvalid) fatal_ = result.error().message;
       return result.error();
     }
+    if (result->states_differ) {
+      RM_TRY(CompareMembers());
+      return Error{Code::kInternal, "the digests of equal states differ"};
+    }
     const Time now = Now();
     const rendezvous::StepRecord record{
         state_->step(),  result->loss,        result->learning_rate, result->gradient_norm,
@@ -458,6 +485,8 @@ Result<Validation> Trainer::Validate() {
 
 Status Trainer::Finish(bool finished) {
   RM_TRY(FinishJoin());
+  // Any member may send Done, and rank 0 writes the checkpoint.
+  RM_TRY(CompareMembers());
   // Released while all members are there. Otherwise the end of the job would revoke it while they leave,
   // which took longer than the watchdog waits where processes shared an H200, and ended the trainer with
   // code 74.

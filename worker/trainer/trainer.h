@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "base/time.h"
@@ -70,6 +71,9 @@ class Trainer {
   void ReportJoin();
   // Compares the state that this member fetched with the hashes of the members' vote.
   Status CompareWithVote(const rendezvous::NewGeneration& formed);
+  // Collective: compares the states of all members. Errors: kUnavailable when they differ; the members then
+  // vote on them.
+  Status CompareMembers();
   // Collective: gets the first state on the rank `root`, and returns when it is there. `floor`: a checkpoint
   // of this step is known to exist.
   Status LoadOnRoot(int root, int64_t floor);
@@ -100,6 +104,8 @@ class Trainer {
   Reporter reporter_;
   ProgressLog progress_log_;
   CheckpointSaver saver_;                   // uses reporter_
+  std::vector<std::string> pods_;           // of the members, by rank
+  std::optional<std::string> diverged_;     // which states differ
   std::optional<std::string> fatal_;        // why the job cannot continue
   std::optional<std::string> unreachable_;  // why not, in case the unreachable peers turn out to be alive
   Time last_commit_{};

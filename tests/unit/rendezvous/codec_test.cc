@@ -151,11 +151,50 @@ TEST(Codec, TheAnswerToACheckIsBounded) {
   PeersChecked more = most;
   more.unreachable.push_back({});
   EXPECT_FALSE(Through(Encode(more)).ok());
-  PeersChecked longer = most;
-  longer.unreachable.front().why += "x";
-  EXPECT_FALSE(Through(Encode(longer)).ok());
-  PeersChecked failed{1, CheckStep::kListen, {}, std::string(kMaxNameBytes + 1, 'x')};
-  EXPECT_FALSE(Through(Encode(failed)).ok());
+  const std::string long_name(kMaxNameBytes + 1, 'x');
+  EXPECT_FALSE(
+      DecodeBody(R"({"type":"peersChecked","number":1,"step":"connect","unreachable":[{"peer":0,"why":")" +
+                 long_name + R"("}]})")
+          .ok());
+  EXPECT_FALSE(
+      DecodeBody(R"({"type":"peersChecked","number":1,"step":"listen","failure":")" + long_name + R"("})")
+          .ok());
+}
+
+// Otherwise the peer closes the connection, again on each new one, since what it refused is repeated.
+TEST(Codec, NothingThatIsEncodedIsRefused) {
+  std::string binary;
+  for (int i = 0; i < 20000; ++i) binary += static_cast<char>(i % 256);
+  const std::string texts[] = {std::string(kMaxTextBytes, '\xe9'), std::string(20000, '\xff'), binary,
+                               std::string(kMaxTextBytes - 1, 'x') + "\u00e9", "\xf0\x9f\x98"};
+  for (const std::string& text : texts) {
+    const Message messages[] = {
+        Fatal{64, text, "a.1", true},
+        Down{"a.1", text, 1, text},
+        OperationFailed{1, "a.1", text, false, {}},
+        MemberStatus{1, "a.1", true, 1, true, 1, 1, 1, text},
+        Facts{text, text, text, std::vector<std::string>(kMaxDeviceFaults + 1, text)},
+        PeersChecked{1, CheckStep::kConnect, {{0, text}}, text},
+        Hello{"j", "p", "a", "s", 0, 0, text, text},
+        Exit{1, text},
+        Evict{"a.1", text},
+    };
+    for (const Message& message : messages) {
+      const auto back = Through(Encode(message));
+      EXPECT_TRUE(back.ok()) << back.error().message;
+    }
+  }
+}
+
+TEST(Codec, TextIsCutBetweenCharacters) {
+  const auto message_of = [](const std::string& text) {
+    return std::get<Leave>(**Through(Encode(Leave{text}))).reason;
+  };
+  EXPECT_EQ(message_of("na\u00efve \u65e5\u672c \U0001F600"), "na\u00efve \u65e5\u672c \U0001F600");
+  EXPECT_EQ(message_of("a\xe9z"), "a?z");
+  EXPECT_EQ(message_of("\xc0\xaf \xed\xa0\x80 \xf5"), "?? ??? ?") << "overlong, a surrogate, beyond Unicode";
+  const std::string almost(kMaxTextBytes - 1, 'x');
+  EXPECT_EQ(message_of(almost + "\u00e9"), almost);
 }
 
 TEST(Codec, APingWithoutBusyTimeIsThatOfEarlierBuilds) {

@@ -75,9 +75,19 @@ TEST(Outbox, IsBounded) {
   EXPECT_LE(pushed, Outbox::kMaxOwnBytes / 1000);
   EXPECT_GE(pushed, Outbox::kMaxOwnBytes / 1000 - 1);
   Outbox shared;
-  const Outbox::Frame membership = FrameOf(1 << 20);
-  for (size_t i = 0; i < Outbox::kMaxShared; ++i) EXPECT_TRUE(shared.Push("r", membership));
-  EXPECT_FALSE(shared.Push("r", membership));
+  for (size_t i = 0; i < Outbox::kMaxShared; ++i) EXPECT_TRUE(shared.Push("r", FrameOf(1 << 20)));
+  EXPECT_FALSE(shared.Push("r", FrameOf(1 << 20)));
+}
+
+// Each slot of a pod that connects again gets the membership.
+TEST(Outbox, CopiesOfOneFrameCountOnceUntilAllOfThemAreSent) {
+  Outbox outbox;
+  const Outbox::Frame membership = FrameOf(1 << 16);
+  for (int slot = 0; slot < 8; ++slot) ASSERT_TRUE(outbox.Push("", membership));
+  for (int slot = 0; slot < 7; ++slot) outbox.Pop(membership->size());
+  EXPECT_TRUE(outbox.Push("", FrameOf(1 << 16)));
+  EXPECT_TRUE(outbox.Push("", FrameOf(1 << 16)));
+  EXPECT_FALSE(outbox.Push("", FrameOf(1 << 16))) << "the last copy is still counted";
 }
 
 }  // namespace

@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include "rendezvous/codec.h"
+#include "rendezvous/connection.h"
+
 namespace ringmaster::rendezvous {
 namespace {
 
@@ -150,7 +153,7 @@ TEST_F(MemberTest, ANewConnectionRepeatsWhatTheCoordinatorNeeds) {
   EXPECT_FALSE(Any<SendCoordinator>(On(FromTrainer{done})));
   const auto again = On(Connected{});
   EXPECT_TRUE(Has(again, SendCoordinator{options_.hello}));
-  EXPECT_TRUE(Has(again, SendCoordinator{Join{"agent.1", "addr"}}));
+  EXPECT_TRUE(Has(again, SendCoordinator{Join{"agent.1", "addr", {}, 5}}));
   EXPECT_TRUE(Has(again, SendCoordinator{progress}));
   EXPECT_TRUE(Has(again, SendCoordinator{done}));
 }
@@ -169,7 +172,37 @@ TEST_F(MemberTest, ANewConnectionRepeatsTheStepsOfALongAbsence) {
     On(FromTrainer{one});
   }
   On(Disconnected{});
-  EXPECT_TRUE(Has(On(Connected{}), SendCoordinator{all}));
+  std::vector<StepRecord> repeated;
+  for (const MemberCommand& command : On(Connected{})) {
+    const auto* send = std::get_if<SendCoordinator>(&command);
+    const auto* progress = send == nullptr ? nullptr : std::get_if<Progress>(&send->message);
+    if (progress == nullptr) continue;
+    EXPECT_LE(Encode(*progress).size(), kMaxIncompleteBytesEach) << "all members send at once";
+    repeated.insert(repeated.end(), progress->records.begin(), progress->records.end());
+  }
+  EXPECT_EQ(repeated, all.records);
+}
+
+TEST_F(MemberTest, OnlyTheLastPartOfALargeReportHasItsOtherFields) {
+  Up();
+  StandStill(5);
+  On(FromCoordinator{Next(5)});
+  for (const int32_t count : {kRecordsPerMessage, kRecordsPerMessage + 1, 3 * kRecordsPerMessage}) {
+    Progress large;
+    large.note = "validating";
+    large.checkpoint_step = 7;
+    large.records.resize(static_cast<size_t>(count));
+    int32_t records = 0;
+    int32_t notes = 0;
+    for (const MemberCommand& command : On(FromTrainer{large})) {
+      const auto& progress = std::get<Progress>(std::get<SendCoordinator>(command).message);
+      records += static_cast<int32_t>(progress.records.size());
+      notes += progress.note.empty() ? 0 : 1;
+      EXPECT_EQ(progress.checkpoint_step.has_value(), !progress.note.empty());
+    }
+    EXPECT_EQ(records, count);
+    EXPECT_EQ(notes, 1);
+  }
 }
 
 // A checkpoint is reported once. A new coordinator that does not know of it would accept an older one.

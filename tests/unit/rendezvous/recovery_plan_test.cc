@@ -11,6 +11,7 @@ struct S {
   int64_t step;  // -1: no state
   bool undo = true;
   uint64_t hash = 0;  // added to the step's own
+  int64_t back = -1;  // the same of the state before, which can_roll_back leads to; -1: unknown
 };
 
 struct Case {
@@ -42,6 +43,12 @@ TEST(RecoveryPlan, Table) {
       {"leaders disagree, the laggard decides", {{6}, {6, true, 1}, {5}}, 5, {2}, {0, 1}},
       {"one against one", {{5}, {5, true, 1}}, -1, {}, {}, {}, true},
       {"laggards disagree", {{6}, {5}, {5, true, 1}}, -1, {}, {}, {}, true},
+      {"a leader that knows its undo decides", {{6, true, 0, 0}, {5}, {5, true, 1}}, 5, {0, 1}, {2}},
+      {"a leader is good whatever the laggards have", {{6, false}, {5}, {5, true, 1}}, 6, {0}, {}, {1, 2}},
+      {"the only laggard is corrupt", {{6, true, 0, 0}, {6, true, 0, 0}, {5, true, 1}}, 6, {0, 1}, {2}},
+      {"a laggard against a leader", {{6, true, 0, 0}, {5, true, 1}}, -1, {}, {}, {}, true},
+      {"a leader would go back to another state", {{6, true, 0, 1}, {5}, {5}}, 5, {1, 2}, {0}},
+      {"a corrupt leader has no vote", {{6, true, 1, 1}, {6}, {6}, {5}}, 5, {1, 2, 3}, {0}},
       {"the checkpoint is newer", {{5}, {5}}, -1, {}, {}, {0, 1}, false, 8},
       {"the checkpoint is as new", {{5}, {5}}, 5, {0, 1}, {}, {}, false, 5},
   };
@@ -53,10 +60,12 @@ TEST(RecoveryPlan, Table) {
       status.step = std::max<int64_t>(s.step, 0);
       status.can_roll_back = s.undo;
       status.params_hash = static_cast<uint64_t>(s.step) * 1000 + s.hash;
+      if (s.back >= 0) status.undo_params_hash = static_cast<uint64_t>((s.step - 1) * 1000 + s.back);
       statuses.push_back(status);
     }
     const RecoveryPlan plan = PlanRecovery(statuses, c.checkpoint);
     EXPECT_EQ(!plan.failure.empty(), c.fails) << c.name;
+    EXPECT_EQ(!plan.differ.empty(), c.fails) << c.name;
     if (c.fails) continue;
     EXPECT_EQ(plan.start_step, c.start) << c.name;
     EXPECT_EQ(plan.sources, c.sources) << c.name;

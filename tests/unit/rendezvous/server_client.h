@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "rendezvous/codec.h"
 
@@ -43,6 +44,8 @@ class Client {
       decoder_.Feed({buffer, static_cast<size_t>(n)});
     }
   }
+  // Of the message that Next returned last.
+  const std::vector<int32_t>& slots() const { return decoder_.slots(); }
   template <class T>
   T Await() {
     for (;;) {

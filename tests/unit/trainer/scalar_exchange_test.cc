@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <vector>
 
 namespace ringmaster::trainer {
@@ -60,6 +61,30 @@ TEST(ScalarExchange, OneVoteReachesEveryRank) {
   ScalarExchange(memory[1], 0, 1).Cast(ScalarExchange::kStopAtBoundary);
   Merge(&memory);
   EXPECT_TRUE(ScalarExchange(memory[0], 0, 1).Voted(ScalarExchange::kStopAtBoundary));
+}
+
+TEST(ScalarExchange, DigestsAgreeOnlyIfAllThatWerePutAreEqual) {
+  const auto agree = [](const std::vector<std::optional<uint64_t>>& digests) {
+    std::vector<std::vector<int32_t>> memory(
+        digests.size(), std::vector<int32_t>(static_cast<size_t>(ScalarExchange::Words(1, 1))));
+    for (size_t rank = 0; rank < digests.size(); ++rank) {
+      ScalarExchange exchange(memory[rank], 1, 1);
+      exchange.Clear(0);
+      if (digests[rank]) exchange.PutDigest(*digests[rank]);
+    }
+    Merge(&memory);
+    const bool agreed = ScalarExchange(memory[0], 1, 1).DigestsAgree();
+    for (auto& words : memory) EXPECT_EQ(ScalarExchange(words, 1, 1).DigestsAgree(), agreed);
+    return agreed;
+  };
+  for (const uint64_t digest : {uint64_t{0}, uint64_t{1}, uint64_t{1} << 31, uint64_t{1} << 32, ~uint64_t{0},
+                                uint64_t{0x8000000080000000}, uint64_t{0x7fffffff7fffffff}}) {
+    EXPECT_TRUE(agree({digest, digest, digest}));
+    EXPECT_TRUE(agree({digest, std::nullopt, digest}));
+    for (int bit = 0; bit < 64; ++bit) EXPECT_FALSE(agree({digest, digest ^ uint64_t{1} << bit})) << bit;
+    EXPECT_FALSE(agree({digest + 1, digest, digest - 1}));
+  }
+  EXPECT_TRUE(agree({std::nullopt, std::nullopt}));
 }
 
 }  // namespace

@@ -18,7 +18,8 @@ namespace ringmaster::agent {
 
 class FrameStream {
  public:
-  static constexpr size_t kMaxUnsentBytes = size_t{32} << 20;
+  // A peer that is a few messages behind reads; the largest one must fit.
+  static constexpr size_t kMaxUnsentBytes = 2 * rendezvous::kMaxFrameBytes;
 
   explicit FrameStream(Fd fd) : channel_(MakePlainChannel(std::move(fd))) {}
   explicit FrameStream(std::unique_ptr<ByteChannel> channel) : channel_(std::move(channel)) {}
