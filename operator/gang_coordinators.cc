@@ -13,6 +13,10 @@ namespace {
 // on one machine.
 constexpr Duration kGatherWindow = milliseconds(20);
 
+// The lower bits of a term count the starts of a job's coordinator under one leader. The next leader begins
+// above them even if the status does not show the newest of them yet.
+constexpr int kStartBits = 10;
+
 uint32_t TermOf(rendezvous::Generation generation) { return static_cast<uint32_t>(generation >> 32); }
 
 }  // namespace
@@ -20,8 +24,8 @@ uint32_t TermOf(rendezvous::Generation generation) { return static_cast<uint32_t
 void GangCoordinators::Start(const control::Key& key, Coordinator& coordinator, const core::Status& status,
                              const core::SetGang& order, bool take_over) {
   const rendezvous::Generation recorded = status.display.gang_generation;
-  coordinator.term =
-      std::max({coordinator.term, TermOf(recorded), static_cast<uint32_t>(lease_term_) - 1}) + 1;
+  const auto of_lease = static_cast<uint32_t>(std::max<int64_t>(lease_term_, 1) << kStartBits);
+  coordinator.term = std::max({coordinator.term, TermOf(recorded), of_lease - 1}) + 1;
   coordinator.stopping = false;
   rendezvous::CoordinatorOptions options = control::CoordinatorOptionsOf(key.ToString(), order);
   options.uid = coordinator.uid;

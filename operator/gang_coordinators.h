@@ -4,8 +4,9 @@
 // term.
 //
 // A coordinator's term must be above that of every earlier coordinator of the same job, in this process or
-// another: above the term in the job's status, and at least the Lease's number of transitions (which restarts
-// from zero when a user deletes the Lease).
+// another: above the term in the job's status, and at least the Lease's number of transitions times the
+// starts that a leader may need (the number restarts from zero when a user deletes the Lease; then members
+// report the numbers that they have seen).
 //
 // Thread-safe; the caller serializes the orders for one job.
 #pragma once

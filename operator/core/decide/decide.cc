@@ -166,7 +166,7 @@ void BeginAttempt(const Observed& o, Ledger& ledger, Time now) {
 bool ReportsPhase(const Observed& o, rendezvous::GangPhase phase) {
   if (!o.job.in_place || !o.report || o.report->phase != phase) return false;
   const auto& floor = o.status.ledger.report_floor;
-  return !floor || o.report->generation > *floor;
+  return !floor || o.report->Newest() > *floor;
 }
 
 SetGang OrderOf(const Observed& o, bool stop, Time now) {

@@ -223,7 +223,7 @@ Decision MarkSuspended(const Observed& o, Time now) {
   next.withdrawn_for.clear();
   if (next.active_since) next.active_before += now - *next.active_since;
   next.active_since.reset();
-  if (o.report) next.report_floor = o.report->generation;
+  if (o.report) next.report_floor = o.report->Newest();
   return WriteLedger(o, std::move(next), now, "suspended", {{false, "Suspended", "all workers have ended"}});
 }
 

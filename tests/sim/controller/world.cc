@@ -400,7 +400,7 @@ void World::SetTerm(Term term) {
     gang.order.reset();
     gang.members.clear();
     gang.report = {};
-    gang.report.generation = static_cast<rendezvous::Generation>(term) << 32;
+    gang.report.term = term;
   }
 }
 

@@ -106,5 +106,68 @@ TEST_F(GangCoordinatorsTest, AReplacedJobNeedsNone) {
   AwaitReportOf("second");
 }
 
+// A leader starts coordinators of a job again and again. The status does not show the newest of them yet when
+// the next leader takes over, and the Lease has counted one leader more.
+TEST_F(GangCoordinatorsTest, TheNextLeaderIsAboveAllCoordinatorsOfItsPredecessor) {
+  const auto newest = [this](GangCoordinators& coordinators, int starts) {
+    for (int i = 0; i < starts; ++i) {
+      core::SetGang stop{1, 1, 1, 1};
+      stop.stop = true;
+      coordinators.Order(kKey, "uid", {}, core::SetGang{1, 1, 1, 1});
+      coordinators.Order(kKey, "uid", {}, stop);
+    }
+    coordinators.Order(kKey, "uid", {}, core::SetGang{1, 1, 1, 1});
+    Client client(server_->port());
+    client.Send(rendezvous::Hello{kKey.ToString(), "job-1-0", "agent", "secret", 1});
+    client.Send(rendezvous::Join{"agent.1", "x"});
+    return client.Await<rendezvous::Prepare>().generation >> 32;
+  };
+  const auto leader = [this](int64_t transitions) {
+    return GangCoordinators(*server_, transitions,
+                            [](const control::Key&, const std::string&) { return std::string(); });
+  };
+  auto first = leader(5);
+  const auto before = newest(first, 3);
+  auto second = leader(6);
+  EXPECT_GT(newest(second, 0), before);
+}
+
+// A new leader, and a job that continues after a suspension, know which checkpoint must be there.
+TEST_F(GangCoordinatorsTest, TheCheckpointOfTheStatusIsRequired) {
+  observed_.status.display.gang_generation = rendezvous::Generation{1} << 32;
+  observed_.status.display.progress.checkpoint_step = 70;
+  Order();
+  Client client(server_->port());
+  ASSERT_TRUE(Greet(client));
+  client.Send(rendezvous::Join{"agent.1", "x"});
+  rendezvous::MemberStatus status;
+  status.member = "agent.1";
+  rendezvous::NewGeneration formed;
+  for (;;) {
+    const auto message = client.Next();
+    ASSERT_TRUE(message.has_value());
+    if (const auto* next = std::get_if<rendezvous::NewGeneration>(&*message)) {
+      formed = *next;
+      break;
+    }
+    const auto* prepare = std::get_if<rendezvous::Prepare>(&*message);
+    if (prepare == nullptr) continue;
+    status.generation = prepare->generation;
+    status.checkpoint_step = prepare->find_checkpoint ? 70 : -1;
+    client.Send(status);
+  }
+  EXPECT_EQ(formed.checkpoint_floor, 70);
+}
+
+// The generation that the status has recorded counts, also when the Lease was deleted.
+TEST_F(GangCoordinatorsTest, TheTermIsAboveTheRecordedOne) {
+  observed_.status.display.gang_generation = (rendezvous::Generation{9000} << 32) | 3;
+  Order();
+  Client client(server_->port());
+  ASSERT_TRUE(Greet(client));
+  client.Send(rendezvous::Join{"agent.1", "x"});
+  EXPECT_GT(client.Await<rendezvous::Prepare>().generation >> 32, 9000u);
+}
+
 }  // namespace
 }  // namespace ringmaster::operator_main

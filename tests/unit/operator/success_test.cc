@@ -86,6 +86,22 @@ TEST(Programs, ANewLeaderHearsFromAllBeforeTheJobGetsSmaller) {
   EXPECT_EQ(o.pods.size(), 2U);
 }
 
+// A coordinator may fail before its first generation, for example because a checkpoint is missing.
+TEST(Success, AFailureAfterASuspensionIsBelievedBeforeTheFirstGeneration) {
+  Observed o = RunningWorld(2);
+  o.status.ledger.report_floor = (rendezvous::Generation{1} << 32) | 5;
+  o.report.emplace();
+  o.report->term = 1;
+  o.report->phase = GangPhase::kFailed;
+  o.report->failure = "the checkpoint of step 100 is missing";
+  Settle(o, kT0);
+  EXPECT_EQ(o.status.ledger.outcome, Outcome::kNone) << "of the coordinator before the suspension";
+  o.report->term = 2;
+  Settle(o, kT0);
+  EXPECT_EQ(o.status.ledger.outcome, Outcome::kFailed);
+  EXPECT_NE(o.status.ledger.outcome_message.find("is missing"), std::string::npos);
+}
+
 TEST(Programs, AnIncidentIsOneFailure) {
   Observed o = RunningWorld(2);
   o.job.programs = true;
