@@ -71,6 +71,7 @@ void World::CheckPublished(size_t index, const NewGeneration& next) {
   }
 
   CheckSameData(next);
+  CheckOutvoted(coord, next);
 
   // A corrupt state shows by comparison with healthy ones of the same step. Without a healthy majority it
   // cannot be detected. Members that died after they answered are no witnesses.
@@ -113,7 +114,7 @@ void World::CheckResets(const Ring& before, const NewGeneration& next) {
 }
 
 bool World::Reachable(const Agent& agent) const {
-  return !agent.in_outage && now_ - agent.outage_until > kMargin;
+  return !agent.in_outage && now_ - std::max(agent.outage_until, agent.reset_until) > kMargin;
 }
 
 // A committed step is not lost while a live holder is reachable, or may be reachable again soon.
@@ -197,7 +198,8 @@ void World::CheckFailed(const rendezvous::Report& report) {
   const std::string why = report.last_failure.value_or(FailureRecord{}).message;
   const bool undecided = report.failure.find("has a majority") != std::string::npos && data_.size() > 1;
   const bool missing = report.failure.find("is missing") != std::string::npos;
-  const bool broken = report.failure.empty() && (why == "broken" || why.find("64") != std::string::npos);
+  const bool broken = report.failure.empty() &&
+                      (why == "broken" || why == "lost storage" || why.find("64") != std::string::npos);
   if (undecided) return;
   if (!missing && !broken) return Fail("failed: " + report.failure + " " + why);
   for (size_t i = 0; i < agents_.size(); ++i) {
@@ -235,6 +237,31 @@ void World::CheckRelease(size_t index) {
   Fail(fmt::format("a{} may leave with the only copy of step {}", index, state.step));
 }
 
+// A state that a majority has contradicted stays unusable when that majority has died.
+void World::CheckOutvoted(const Coord& coord, const NewGeneration& next) {
+  for (const int32_t rank : next.sources) {
+    const std::string& id = next.members[static_cast<size_t>(rank)].id;
+    const Trainer* trainer = Find(id);
+    const auto outvoted = coord.outvoted.find(id);
+    if (trainer == nullptr || outvoted == coord.outvoted.end()) continue;
+    if (outvoted->second.step == trainer->state.step && outvoted->second.content == trainer->state.content)
+      Fail("a state that was outvoted is a source");
+  }
+}
+
+// A new coordinator does not stop the job before it has asked members that take long to find it.
+void World::CheckAsked(const Coord& coord) {
+  if (coordinators_.size() == 1 || !coord.prepared.empty() || now_ - coord.started > seconds(50)) return;
+  for (const auto& agent : agents_) {
+    const Trainer& trainer = agent->trainer;
+    if (!agent->alive || agent->stopped || agent->terminated || pods_[agent->pod].cut_off) continue;
+    if (!trainer.alive() || trainer.stopped || trainer.deaf || trainer.doomed || !trainer.state.has) continue;
+    if (corrupt_members_.contains(trainer.id) || agent->core->member() != trainer.id) continue;
+    if (disk_.step < trainer.state.step - 1)
+      Fail(fmt::format("stopped without asking {}, which has step {}", trainer.id, trainer.state.step));
+  }
+}
+
 void World::CheckEnded(Coordinator& core) {
   ended_ = true;
   end_phase_ = core.report().phase;
@@ -245,10 +272,11 @@ void World::CheckEnded(Coordinator& core) {
     if (disk_.step != plan_.total_steps) Fail("finished without the final checkpoint");
   } else if (end_phase_ == GangPhase::kStopped) {
     if (!stop_requested_) Fail("stopped without an order");
+    CheckAsked(coordinators_.back());
     for (const auto& agent : agents_) {
       const State& state = agent->trainer.state;
       if (!agent->alive || !agent->trainer.alive() || !state.has || agent->in_outage) continue;
-      if (now_ - agent->outage_until < kMargin || agent->core->member() != agent->trainer.id) continue;
+      if (!Reachable(*agent) || agent->core->member() != agent->trainer.id) continue;
       if (state.content != Canon(state.step) || corrupt_members_.contains(agent->trainer.id)) continue;
       if (agent->trainer.stopped || agent->trainer.deaf || agent->with_predecessor) continue;
       const Coord& coord = coordinators_.back();

@@ -52,6 +52,16 @@ Plan Plan::Draw(SplitMix64& rng) {
   plan.refused_leave = rng.Chance(0.5);
   if (rng.Chance(0.5)) plan.read_late = milliseconds(rng.Below(900));
   plan.slow_search = rng.Chance(0.1) ? 0.7 : 0;
+  if (rng.Chance(0.2)) {
+    plan.slots = rng.Chance(0.5) ? 8 : 2;
+    plan.target += static_cast<int32_t>(rng.Below(12));
+    plan.max = std::max(plan.max, plan.target);
+  }
+  if (plan.through_codec) plan.address_bytes = 500 + rng.Below(1000);
+  if (rng.Chance(0.2)) plan.slow_return = milliseconds(rng.Below(8000));
+  plan.change_leader = rng.Chance(0.15) ? 0.02 + 0.3 * rng.Uniform() : 0;
+  plan.late_fatal = rng.Chance(0.3) ? 0.5 : 0;
+  plan.flip = rate(0.1, 300, 4000);
   return plan;
 }
 
@@ -60,8 +70,14 @@ void World::ScheduleFaults() {
     if (const auto agent = AnyAgent()) EndTrainer(*agent, 137, true);
   });
   Repeat(plan_.kill_agent, [this] {
-    if (const auto agent = AnyAgent()) KillAgent(*agent, 137);
+    const auto agent = AnyAgent();
+    if (!agent) return;
+    if (plan_.slots > 1 && rng_.Chance(0.3))
+      EndHost(*agent);
+    else
+      KillAgent(*agent, 137);
   });
+  Repeat(plan_.flip, [this] { FlipMemory(); });
   Repeat(plan_.vanish, [this] {
     // A machine loses power: no FIN, and its pod is replaced under another name.
     const auto agent = AnyAgent();
@@ -204,6 +220,7 @@ void World::CutOff(size_t pod, Duration duration) {
   After(duration, [this, pod, cut] {
     if (pods_[pod].cuts == cut) Reconnect(pod);
   });
+  FailLate(pod, duration);
 }
 
 void World::Reconnect(size_t pod) {
@@ -354,6 +371,65 @@ void World::RequestStopOfJob() {
   Trace("stop requested");
   stop_requested_ = true;
   ToCoordinator(coordinators_.size() - 1, RequestStop{});
+  MaybeChangeLeader();
+}
+
+// All processes of a pod end, and the controller notices it before their connections do.
+void World::EndHost(size_t agent) {
+  const std::string host = pods_[agents_[agent]->pod].host;
+  for (size_t i = 0; i < agents_.size(); ++i)
+    if (agents_[i]->alive && pods_[agents_[i]->pod].host == host) KillAgent(i, 137, true);
+  ToCoordinator(coordinators_.size() - 1, PodEnded{host});
+}
+
+// In any phase of the job: its leader ends after it has given an order, or before it can record a result.
+void World::MaybeChangeLeader() {
+  if (faults_over_ || ended_ || plan_.change_leader == 0 || !rng_.Chance(plan_.change_leader)) return;
+  ++outcome_.faults;
+  const size_t old = coordinators_.size() - 1;
+  After(Between(Duration::zero(), milliseconds(3)), [this, old] {
+    if (ended_ || !coordinators_[old].alive || old + 1 != coordinators_.size()) return;
+    KillCoordinator(old);
+    After(Between(milliseconds(10), milliseconds(800)), [this] { StartCoordinator(); });
+  });
+}
+
+// A trainer whose pod is cut off, and without which the job has continued, cannot reach its storage either.
+// Its agent reports that when the network is back.
+void World::FailLate(size_t pod, Duration duration) {
+  if (plan_.late_fatal == 0 || !pods_[pod].agent || !rng_.Chance(plan_.late_fatal)) return;
+  const size_t index = *pods_[pod].agent;
+  const uint64_t epoch = agents_[index]->trainer.epoch;
+  After(duration * 9 / 10, [this, pod, index, epoch] {
+    Agent& agent = *agents_[index];
+    Trainer& trainer = agent.trainer;
+    if (!pods_[pod].cut_off || !agent.alive || !trainer.alive() || trainer.epoch != epoch) return;
+    const auto& was_member = coordinators_.back().was_member;
+    const auto out = was_member.find(trainer.id);
+    if (out == was_member.end() || !out->second || trainer.stopped) return;
+    ++outcome_.faults;
+    trainer.doomed = true;
+    FromTrainerTo(index, Fatal{64, "lost storage"});
+    InTrainer(index, milliseconds(1), [this, index](Agent&) { EndTrainer(index, 64, true); });
+  });
+}
+
+// Of three members or more, so that the others are a majority.
+void World::FlipMemory() {
+  if (rings_.empty()) return;
+  std::vector<Trainer*> healthy;
+  for (const Member& member : rings_.rbegin()->second.generation.members) {
+    Trainer* trainer = Find(member.id);
+    if (trainer != nullptr && trainer->mode == Mode::kStepping && trainer->state.has &&
+        trainer->state.content == Canon(trainer->state.step))
+      healthy.push_back(trainer);
+  }
+  if (healthy.size() < 3) return;
+  Trainer& trainer = *healthy[rng_.Below(healthy.size())];
+  Trace("memory of " + trainer.id + " changes");
+  trainer.state.content ^= 1ULL << rng_.Below(64);
+  corrupted_ = true;
+  corrupt_members_.insert(trainer.id);
 }
 
 }  // namespace ringmaster::rendezvous::sim

@@ -19,13 +19,16 @@ MUTATIONS = [
             return plan;"""),
     ]),
     ("NoRollBackCheck", "plan: rolls the leaders back without checking that they can", [
-        ("recovery_plan.cc",
-         """std::all_of(ahead.agree.begin(), ahead.agree.end(),
-                        [&](size_t i) { return statuses[i].can_roll_back; })""", "true"),
+        ("recovery_plan.cc", "std::all_of(ahead.agree.begin(), ahead.agree.end(), can_undo)", "true"),
     ]),
     ("HashesIgnored", "plan: does not compare the states", [
-        ("recovery_plan.cc", "Compare(statuses, leaders)", "(Vote{leaders, {}})"),
-        ("recovery_plan.cc", "Compare(statuses, laggards)", "(Vote{laggards, {}})"),
+        ("recovery_plan.cc", "Compare(statuses, leaders, {})",
+         """(Vote{leaders, {}, {statuses[leaders.front()].params_hash,
+                                statuses[leaders.front()].optimizer_hash}})"""),
+        ("recovery_plan.cc", "Compare(statuses, laggards, {})", "(Vote{laggards, {}, {}})"),
+        ("recovery_plan.cc", "Compare(statuses, laggards, witnesses)",
+         """(Vote{Merged(laggards, witnesses), {}, {statuses[laggards.front()].params_hash,
+                                                    statuses[laggards.front()].optimizer_hash}})"""),
     ]),
     ("DeadNotRemembered", "coordinator: takes a member back after it was left out", [
         ("coordinator.cc", "removed_.contains(join.member)", "false"),
@@ -57,6 +60,7 @@ MUTATIONS = [
     ("StopNotAwaited", "coordinator: reports the stop without waiting for Done", [
         ("membership_change.cc",
          """if (plan.sources.empty()) {
+              CountLostSteps();
               End(GangPhase::kStopped, 0, "stopped on request");
             } else {
               Publish(change, plan, peers_of(plan.sources), true, now);
@@ -135,5 +139,22 @@ MUTATIONS = [
     ]),
     ("UnreadIsSilent", "coordinator: takes an agent for silent whose messages have arrived and wait to be read", [
         ("coordinator.cc", "std::max(peer.heard, std::min(at, now))", "peer.heard"),
+    ]),
+    ("LateFatalEndsTheJob", "coordinator: believes the Fatal of a member that was left out", [
+        ("admission.cc", "removed_.contains(fatal.member)", "false"),
+        ("admission.cc", "!fatal.joined || peer.member != fatal.member", "!fatal.joined"),
+        ("admission.cc", "self == current_.members.end()", "false"),
+    ]),
+    ("StopAsksNobody", "coordinator: stops before the members of its predecessor have found it", [
+        ("membership_change.cc",
+         """if (options_.resumed && current_.generation == 0 && first_join_ == kNever)
+              until = std::max(until, started_at_ + options_.resumed_grace);""", ";"),
+    ]),
+    ("UndoNotCompared", "plan: trusts a single member that is a step behind", [
+        ("recovery_plan.cc", "std::copy_if(ahead.agree.begin(), ahead.agree.end(), std::back_inserter(witnesses), knows_undo);",
+         ";"),
+    ]),
+    ("OutvotedIsSource", "coordinator: uses a state that was outvoted when the majority has died", [
+        ("membership_change.cc", "status.has_state = false;", ";"),
     ]),
 ]

@@ -38,7 +38,9 @@ void World::StartTrainer(size_t index, const std::string& id) {
     agent.trainer.mode = Mode::kStanding;
     agent.trainer.data = pod.data;
     data_.insert(pod.data);
-    FromTrainerTo(index, Join{"", "address-of-" + agent.trainer.id, {"job", pod.data, "cpu"}});
+    FromTrainerTo(index, Join{"",
+                              "address-of-" + agent.trainer.id + std::string(plan_.address_bytes, 'x'),
+                              {"job", pod.data, "cpu"}});
   });
 }
 
@@ -149,8 +151,13 @@ void World::Answer(size_t index, Generation generation) {
     corrupt_members_.insert(trainer.id);
   }
   if (trainer.state.has) {
-    statuses_[generation].push_back(
-        {trainer.id, trainer.state.content != Canon(trainer.state.step), trainer.state.step, trainer.data});
+    const bool corrupt = trainer.state.content != Canon(trainer.state.step);
+    statuses_[generation].push_back({trainer.id, corrupt, trainer.state.step, trainer.data});
+    // The state that it can go back to is a witness.
+    if (trainer.undo && !corrupt) {
+      statuses_[generation].push_back(
+          {trainer.id, trainer.undo->content != Canon(trainer.undo->step), trainer.undo->step, trainer.data});
+    }
   }
   answered_[generation].insert(trainer.id);
   MemberStatus status;
@@ -160,6 +167,10 @@ void World::Answer(size_t index, Generation generation) {
   status.can_roll_back = trainer.undo.has_value();
   status.params_hash = trainer.state.content;
   status.optimizer_hash = Mix64(trainer.state.content);
+  if (trainer.undo) {
+    status.undo_params_hash = trainer.undo->content;
+    status.undo_optimizer_hash = Mix64(trainer.undo->content);
+  }
   trainer.found_nothing = pods_[agents_[index]->pod].blind;
   if (trainer.prepare->find_checkpoint && !trainer.found_nothing) {
     status.looking = !faults_over_ && plan_.slow_search > 0 && rng_.Chance(plan_.slow_search);
@@ -382,7 +393,8 @@ void World::Enter(size_t index) {
   if (ring.broken)
     FailOperation(index, trainer.generation->generation, Between(milliseconds(1), milliseconds(40)));
   if (++ring.entered < ring.generation.members.size()) return;
-  const uint64_t content = NextContent(ring.mixed ? ~ring.content : ring.content, step);
+  if (ring.mixed) return Diverge(ring);
+  const uint64_t content = NextContent(ring.content, step);
   for (const Member& member : ring.generation.members) {
     size_t other = 0;
     if (Find(member.id, &other) == nullptr) continue;
@@ -469,6 +481,18 @@ void World::Finish(size_t index) {
   InTrainer(index, Between(milliseconds(2), milliseconds(40)), [this, index, generation](Agent& agent) {
     Trainer& trainer = agent.trainer;
     if (trainer.mode != Mode::kFinal || trainer.generation->generation != generation) return;
+    const Ring& ring = rings_[generation];
+    const auto ends = [&](const Member& member) {
+      const Trainer* other = Find(member.id);
+      return other == nullptr || other->mode == Mode::kFinal || other->prepared != generation;
+    };
+    const std::vector<Member>& members = ring.generation.members;
+    if (!std::all_of(members.begin(), members.end(), ends)) {
+      if (!ring.broken) Finish(index);
+      return;
+    }
+    if (StatesDiffer(ring)) return Diverge(ring);
+    if (trainer.state.content != Canon(trainer.state.step)) tainted_ = true;  // no other member is left
     if (trainer.state.step > disk_.step) disk_ = trainer.state;
     Done done;
     done.finished = trainer.state.step >= plan_.total_steps;
@@ -478,6 +502,36 @@ void World::Finish(size_t index) {
     FromTrainerTo(index, done);
     MaybeDieHere(index);
   });
+}
+
+// Whether members that are about to end hold different states.
+bool World::StatesDiffer(const Ring& ring) {
+  std::set<uint64_t> contents;
+  for (const Member& member : ring.generation.members) {
+    const Trainer* trainer = Find(member.id);
+    if (trainer != nullptr && trainer->mode == Mode::kFinal && trainer->state.has)
+      contents.insert(trainer->state.content);
+  }
+  return contents.size() > 1;
+}
+
+// All members learn that their states differ, and wait for a vote.
+void World::Diverge(const Ring& ring) {
+  const Generation generation = ring.generation.generation;
+  for (const Member& member : ring.generation.members) {
+    size_t index = 0;
+    if (Find(member.id, &index) == nullptr) continue;
+    InTrainer(index, Between(Duration(50'000), milliseconds(4)), [this, index, generation](Agent& agent) {
+      Trainer& trainer = agent.trainer;
+      const bool works = trainer.mode == Mode::kStepping || trainer.mode == Mode::kFinal;
+      if (!works || trainer.generation->generation != generation) return;
+      trainer.mode = Mode::kStuck;
+      if (!trainer.answered) return Answer(index, trainer.prepared);
+      OperationFailed failed{generation, "", "the states differ"};
+      failed.diverged = true;
+      FromTrainerTo(index, failed);
+    });
+  }
 }
 
 void World::Report(size_t index, size_t newest) {

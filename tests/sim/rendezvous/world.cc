@@ -75,6 +75,7 @@ void World::StartCoordinator() {
   options.min = plan_.min;
   options.target = plan_.target;
   options.max = plan_.max;
+  options.slots = plan_.slots;
   options.term = static_cast<uint32_t>(coordinators_.size() + 1);
   options.status_deadline = seconds(1);
   options.candidate_deadline = milliseconds(600);
@@ -88,9 +89,12 @@ void World::StartCoordinator() {
     options.resumed = true;
     options.known_step = old.step;
     options.known_checkpoint = old.checkpoint_step;
+    for (const auto& agent : agents_)
+      agent->reset_until = std::max(agent->reset_until, now_ + Between(Duration::zero(), plan_.slow_return));
   }
   Coord coord;
   coord.core = std::make_unique<Coordinator>(options);
+  coord.started = now_;
   coord.min = plan_.min;
   coord.max = plan_.max;
   coordinators_.push_back(std::move(coord));
@@ -158,8 +162,9 @@ void World::Perform(size_t index) {
       }
     } else if (const auto* line = std::get_if<EventLine>(&output)) {
       for (const Pod& pod : pods_) {
-        if (!pod.agent || !line->text.starts_with(pod.name + " failed (corrupt)")) continue;
+        if (!pod.agent || !line->text.starts_with(pod.host + " failed (corrupt)")) continue;
         const Trainer& trainer = agents_[*pod.agent]->trainer;
+        if (trainer.state.content == Canon(trainer.state.step)) continue;  // in another slot
         coordinators_[index].outvoted[trainer.id] = trainer.state;
       }
       Trace("  -- " + line->text);
@@ -197,6 +202,7 @@ void World::PerformSend(size_t index, ConnectionId to, const Message& message) {
   if (const auto* prepare = std::get_if<Prepare>(&message)) {
     const auto [it, first] = coord.prepared.emplace(prepare->generation, prepare->urgency);
     if (!first && it->second != prepare->urgency) Fail("one generation was prepared in two ways");
+    if (first) MaybeChangeLeader();
   }
   if (const auto* evict = std::get_if<Evict>(&message)) {
     if (evict->refused) CheckRefused(coord, *evict);
@@ -218,7 +224,8 @@ size_t World::StartAgent(size_t pod) {
   agent->pod = pod;
   agent->name = "a" + std::to_string(index);
   MemberOptions options;
-  options.hello = {"default/job", pods_[pod].name, agent->name, "secret"};
+  options.hello = {"default/job", pods_[pod].host, agent->name, "secret"};
+  options.hello.slot = pods_[pod].slot;
   options.exit_grace = seconds(2);
   options.leave_grace = seconds(30);
   options.exit_when_refused = plan_.refused_leave;
@@ -248,7 +255,11 @@ void World::KillAgent(size_t index, int32_t code, bool silently) {
 }
 
 void World::AddPod() {
-  pods_.push_back({"pod-" + std::to_string(pods_.size()), std::nullopt, true, false, 0});
+  Pod& pod = pods_.emplace_back();
+  const auto index = static_cast<int32_t>(pods_.size()) - 1;
+  pod.name = "pod-" + std::to_string(index);
+  pod.host = plan_.slots == 1 ? pod.name : "host-" + std::to_string(index / plan_.slots);
+  pod.slot = index % plan_.slots;
   DrawNode(pods_.back());
 }
 
@@ -421,6 +432,7 @@ void World::Deliver(uint64_t id, bool up, const Message& message) {
     return;
   }
   link.arrived = now_;
+  if (std::holds_alternative<Done>(message)) MaybeChangeLeader();
   if (const auto* hello = std::get_if<Hello>(&message)) {
     link.said_hello = true;
     ToCoordinator(link.coordinator, AgentConnected{id, *hello});

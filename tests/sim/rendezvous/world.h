@@ -51,6 +51,12 @@ struct Plan {
   double corrupt = 0;        // at every status: a bit of the state has flipped
   // Of every pod's node: it has other data, its trainers cannot start, or it lacks the checkpoints.
   double odd = 0, broken = 0, blind = 0;
+  int32_t slots = 1;           // trainers of a pod
+  Duration slow_return{};      // the longest time until an agent finds a new coordinator
+  double change_leader = 0;    // at every Prepare, order to stop and Done: the coordinator is replaced
+  double late_fatal = 0;       // at every cut of the network: a trainer that was left out fails meanwhile
+  Duration flip{};             // memory changes without notice while a generation trains
+  size_t address_bytes = 16;   // of each trainer
   double slow_search = 0;      // at every status: the member still looks for checkpoints
   bool refused_leave = false;  // agents whose trainer was refused exit: their pods move to another node
   static Plan Draw(SplitMix64& rng);
@@ -135,6 +141,8 @@ struct Agent {
 struct Pod {
   std::string name;
   std::optional<size_t> agent;  // index into agents_
+  std::string host = {};        // the name that the coordinator knows: the slots of a pod share it
+  int32_t slot = 0;
   bool wanted = true;
   bool cut_off = false;  // partitioned
   uint64_t cuts = 0;
@@ -159,6 +167,7 @@ struct Coord {
   bool alive = true;
   bool suspended = false;
   std::deque<CoordinatorEvent> backlog;  // while suspended, or behind with reading
+  Time started{};
   Time wake_at = kNever;
   int32_t min = 1, max = 1;
   std::set<std::string> evicted;
@@ -230,6 +239,8 @@ class World {
   void Commit(size_t agent, Generation generation, int64_t step, uint64_t content, bool boundary);
   void AfterCommit(size_t agent, Generation generation, int64_t step, bool boundary);
   void Finish(size_t agent);
+  bool StatesDiffer(const Ring& ring);
+  void Diverge(const Ring& ring);
   void Report(size_t agent, size_t newest);
   Trainer* Find(const std::string& member, size_t* agent = nullptr);
   void MaybeDieHere(size_t agent);
@@ -255,6 +266,10 @@ class World {
   void Absence();
   void Suspend();
   void Sever();
+  void EndHost(size_t agent);
+  void MaybeChangeLeader();
+  void FailLate(size_t pod, Duration duration);
+  void FlipMemory();
 
   // ---- checks.cc
   void Fail(const std::string& what);
@@ -267,6 +282,8 @@ class World {
   void CheckSameData(const NewGeneration& next);
   void CheckRefused(const Coord& coordinator, const Evict& evict);
   void CheckFailed(const rendezvous::Report& report);
+  void CheckOutvoted(const Coord& coordinator, const NewGeneration& next);
+  void CheckAsked(const Coord& coordinator);
   void CheckEnded(Coordinator& core);
 
   uint64_t seed_;
