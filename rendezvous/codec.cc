@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "rendezvous/field_text.h"
 
 namespace ringmaster::rendezvous {
 namespace {
@@ -189,47 +190,6 @@ constexpr size_t kRouteBit = size_t{1} << 31;
 // ---- values -> JSON
 // -----------------------------------------------------------------------------------------
 
-// The length of the character at `at`; 0: none begins there (RFC 3629).
-size_t CharacterBytes(std::string_view text, size_t at) {
-  const auto byte = [&](size_t i) {
-    return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : uint8_t{0};
-  };
-  const unsigned char first = byte(0);
-  if (first < 0x80) return 1;
-  const size_t size = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  if (first < 0xc2 || first > 0xf4) return 0;
-  for (size_t i = 1; i < size; ++i)
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  const unsigned char second = byte(1);
-  const bool too_long = (first == 0xe0 && second < 0xa0) || (first == 0xf0 && second < 0x90);
-  const bool no_character = (first == 0xed && second > 0x9f) || (first == 0xf4 && second > 0x8f);
-  return too_long || no_character ? 0 : size;
-}
-
-// Free text as UTF-8 within its limit. JSON would replace each wrong byte by three.
-std::string Cut(const std::string& text) {
-  std::string cut;
-  for (size_t at = 0; at < text.size();) {
-    const size_t size = CharacterBytes(text, at);
-    if (cut.size() + std::max<size_t>(size, 1) > kMaxTextBytes) break;
-    cut += size == 0 ? "?" : text.substr(at, size);
-    at += std::max<size_t>(size, 1);
-  }
-  return cut;
-}
-
-// A name within its limits, which the decoder enforces.
-std::string Plain(const std::string& text, size_t limit) {
-  std::string plain;
-  size_t bytes = 0;
-  for (const char c : text) {
-    bytes += c == '"' || c == '\\' ? 2 : 1;
-    if (bytes > limit) break;
-    plain += c < ' ' || c > '~' ? '?' : c;
-  }
-  return plain;
-}
-
 struct Writer {
   Json object = Json::object();
 
@@ -246,17 +206,17 @@ struct Writer {
   template <class T>
   void Optional(const char* key, T& value) {
     if constexpr (std::is_same_v<T, std::string>) {
-      if (!value.empty()) object[key] = Plain(value, kMaxNameBytes);
+      if (!value.empty()) object[key] = PlainName(value, kMaxNameBytes);
     } else {
       if (value != T{}) object[key] = value;
     }
   }
   // The kinds of fields differ for the reader only.
-  void Name(const char* key, std::string& value) { object[key] = Plain(value, kMaxNameBytes); }
+  void Name(const char* key, std::string& value) { object[key] = PlainName(value, kMaxNameBytes); }
   void Life(const char* key, int32_t& value) { Optional(key, value); }
   void Secret(const char* key, std::string& value) { object[key] = value; }
   void Key(const char* key, std::string& value) {
-    if (!value.empty()) object[key] = Plain(value, kMaxKeyBytes);
+    if (!value.empty()) object[key] = PlainName(value, kMaxKeyBytes);
   }
   void Address(const char* key, std::string& value) { object[key] = value; }
   template <class T>
@@ -288,7 +248,7 @@ struct Writer {
     } else if constexpr (std::is_same_v<T, CheckStep>) {
       return std::string(kCheckStepNames[static_cast<size_t>(value)]);
     } else if constexpr (std::is_same_v<T, std::string>) {
-      return Cut(value);
+      return CutText(value, kMaxTextBytes);
     } else if constexpr (std::is_arithmetic_v<T>) {
       return value;
     } else {
@@ -304,16 +264,6 @@ struct Writer {
     return array;
   }
 };
-
-// Whether `text` is printable ASCII that JSON escapes to at most `limit` bytes.
-bool IsPlain(const std::string& text, size_t limit) {
-  size_t bytes = text.size();
-  for (const char c : text) {
-    if (c < ' ' || c > '~') return false;
-    if (c == '"' || c == '\\') ++bytes;
-  }
-  return bytes <= limit;
-}
 
 // ---- JSON -> values
 // -----------------------------------------------------------------------------------------

@@ -6,11 +6,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/asio/steady_timer.hpp>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,6 +29,17 @@ namespace ringmaster::rendezvous {
 inline constexpr double kMessagesPerSecond = 200;
 inline constexpr double kMessagesBurst = 2000;
 
+inline constexpr size_t kMaxHelloBytes = 64 << 10;  // an unauthenticated peer may not use more memory
+inline constexpr size_t kReadBytes = 16 << 10;      // at a time
+inline constexpr size_t kWriteBytes = 64 << 10;     // of one connection before others get a turn
+inline constexpr size_t kMaxLoggedBytes = 300;      // of an error, which may quote what a peer sent
+inline constexpr int32_t kExitStale = 75;           // not the pod's fault: it does not count as a failure
+inline constexpr auto kTurn = milliseconds(1);      // of one job, while others wait
+// A report costs time in proportion to the members: at most one part in kReportShare goes into reports.
+inline constexpr auto kReportPause = milliseconds(50);
+inline constexpr int kReportShare = 20;
+inline constexpr auto kFlushDeadline = milliseconds(500);
+
 // What all connections of a job may hold of messages that are not complete: at first, and more for each of
 // them, since a large gang sends much at the same time (kRecordsPerMessage). A pod may have hundreds of
 // connections, and a message a megabyte: without a limit a few of them would fill the operator's memory.
@@ -38,6 +51,25 @@ struct Job;
 struct Connection {
   Connection(std::unique_ptr<ByteStream> c, boost::asio::io_context& io)
       : stream(std::move(c)), hello_timer(io), pause_timer(io) {}
+
+  // Keeps a membership for slots of a pod that connect again, so that those whose messages are being handled
+  // get one copy. Returns false if it cannot be kept: send it.
+  bool Hold(const std::vector<int32_t>& slots, const Outbox::Frame& frame) {
+    if (!shared || !consuming || (held != nullptr && held != frame)) return false;
+    held = frame;
+    held_for.insert(slots.begin(), slots.end());
+    return true;
+  }
+  std::pair<Outbox::Frame, std::vector<int32_t>> TakeHeld() {
+    const std::set<int32_t> slots = std::exchange(held_for, {});
+    return {std::exchange(held, nullptr), {slots.begin(), slots.end()}};
+  }
+  // Whether the kept membership must be sent before a message for these slots; empty: for the pod.
+  bool Holds(const std::vector<int32_t>& slots) const {
+    return held != nullptr && (slots.empty() || std::any_of(slots.begin(), slots.end(), [this](int32_t slot) {
+                                 return held_for.contains(slot);
+                               }));
+  }
 
   uint64_t id = 0;
   std::unique_ptr<ByteStream> stream;
@@ -60,11 +92,9 @@ struct Connection {
   Outbox outbox;
   size_t hello_bytes = 0;
   size_t incomplete = 0;  // bytes of a message that is not complete, as Job counted them
-  // A membership for slots that have connected again. It waits for the other slots of the pod while messages
-  // of them are being handled.
-  Outbox::Frame held;
-  std::vector<int32_t> held_for;
-  bool consuming = false;
+  Outbox::Frame held;     // see Hold
+  std::set<int32_t> held_for;
+  bool consuming = false;  // its messages are being handled
   bool writing = false;
   bool close_when_written = false;
 };

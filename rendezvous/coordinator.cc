@@ -12,8 +12,6 @@
 namespace ringmaster::rendezvous {
 namespace {
 
-constexpr Duration kLongestStep = seconds(1800);  // that deadlines follow
-
 // An agent speaks for its own trainers only.
 bool IsOwn(const std::string& agent, const std::string& member) { return member.starts_with(agent + "."); }
 
@@ -360,15 +358,6 @@ void Coordinator::OnJoin(Peer& peer, const Join& join, Time now) {
   }
 }
 
-// I1, also when an earlier coordinator has used the same term: the Lease was deleted, for example. Members
-// ignore numbers that they have seen.
-void Coordinator::CountOnFrom(Generation newest, Time now) {
-  const auto sequence = static_cast<uint32_t>(newest & 0xffffffff);
-  if (newest >> 32 != options_.term || sequence <= sequence_ || sequence > kMaxLearnedSequence) return;
-  sequence_ = sequence;
-  if (change_) StartChange(change_->urgency, now);
-}
-
 void Coordinator::OnStatus(Peer& peer, const MemberStatus& status) {
   if (!change_ || peer.member != status.member) return;
   if (status.generation != change_->generation) return;
@@ -491,16 +480,6 @@ void Coordinator::OnProgress(Peer& peer, const Progress& progress, Time now) {
   report_dirty_ = true;
   outputs_.push_back(ProgressOut{std::move(out)});
 }
-
-// Of two steps the shorter one: a validation, or the start of a program, makes one of them long.
-void Coordinator::LearnStepTime(const StepRecord& record) {
-  const double seconds = std::min(std::max(0.0, record.seconds), ToSeconds(kLongestStep));
-  const auto took = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
-  usual_step_ = std::min(std::exchange(last_step_, took), took);
-}
-
-// A member answers when the work that it has given to its device is done: up to a whole step.
-Duration Coordinator::WithStep(Duration deadline) const { return std::max(deadline, 2 * usual_step_); }
 
 void Coordinator::OnDone(Peer& peer, const Done& done, Time now) {
   if (!InCurrent(peer) || (!done.finished && !current_.stop)) return;

@@ -13,7 +13,8 @@
 namespace ringmaster::rendezvous {
 namespace {
 
-constexpr int32_t kTooMany = 64;  // exit code
+constexpr int32_t kTooMany = 64;                  // exit code
+constexpr Duration kLongestStep = seconds(1800);  // that deadlines follow
 constexpr const char* kLateStatus = "did not answer Prepare in time";
 
 }  // namespace
@@ -21,6 +22,25 @@ constexpr const char* kLateStatus = "did not answer Prepare in time";
 Generation Coordinator::NextGeneration() {
   return (static_cast<Generation>(options_.term) << 32) | ++sequence_;
 }
+
+// I1, also when an earlier coordinator has used the same term: the Lease was deleted, for example. Members
+// ignore numbers that they have seen.
+void Coordinator::CountOnFrom(Generation newest, Time now) {
+  const auto sequence = static_cast<uint32_t>(newest & 0xffffffff);
+  if (newest >> 32 != options_.term || sequence <= sequence_ || sequence > kMaxLearnedSequence) return;
+  sequence_ = sequence;
+  if (change_) StartChange(change_->urgency, now);
+}
+
+// Of two steps the shorter one: a validation, or the start of a program, makes one of them long.
+void Coordinator::LearnStepTime(const StepRecord& record) {
+  const double seconds = std::min(std::max(0.0, record.seconds), ToSeconds(kLongestStep));
+  const auto took = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+  usual_step_ = std::min(std::exchange(last_step_, took), took);
+}
+
+// A member answers when the work that it has given to its device is done: up to a whole step.
+Duration Coordinator::WithStep(Duration deadline) const { return std::max(deadline, 2 * usual_step_); }
 
 // Takes every step that is due now. Each pass of the loop either changes the state or returns.
 void Coordinator::Advance(Time now) {

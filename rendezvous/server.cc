@@ -2,7 +2,6 @@
 
 #include "rendezvous/server.h"
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <boost/asio.hpp>
@@ -28,16 +27,6 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-constexpr size_t kMaxHelloBytes = 64 << 10;  // an unauthenticated peer may not use more memory
-constexpr size_t kReadBytes = 16 << 10;      // at a time
-constexpr size_t kWriteBytes = 64 << 10;     // of one connection before others get a turn
-constexpr size_t kMaxLoggedBytes = 300;      // of an error, which may quote what a peer sent
-constexpr int32_t kExitStale = 75;           // not the pod's fault: it does not count as a failure
-constexpr auto kTurn = milliseconds(1);      // of one job, while others wait
-// A report costs time in proportion to the members: at most one part in kReportShare goes into reports.
-constexpr auto kReportPause = milliseconds(50);
-constexpr int kReportShare = 20;
-constexpr auto kFlushDeadline = milliseconds(500);
 }  // namespace
 
 class Server::Impl {
@@ -483,33 +472,17 @@ class Server::Impl {
       slots.push_back(it->second.slot);
     }
     for (const auto& [id, to] : pods) {
-      if (ListsMembers(*send.message) && to.first->shared && to.first->consuming)
-        Hold(to.first, to.second, frame);
-      else
-        Send(to.first, to.second, frame);
+      if (!ListsMembers(*send.message) || !to.first->Hold(to.second, frame)) Send(to.first, to.second, frame);
     }
   }
 
-  // Each slot that connects again gets the membership. A pod gets one copy for those whose Join has arrived.
-  void Hold(const ConnectionPtr& c, const std::vector<int32_t>& slots, const Outbox::Frame& frame) {
-    if (c->held != frame) SendHeld(c);
-    c->held = frame;
-    for (const int32_t slot : slots)
-      if (std::find(c->held_for.begin(), c->held_for.end(), slot) == c->held_for.end())
-        c->held_for.push_back(slot);
-  }
-
   void SendHeld(const ConnectionPtr& c) {
-    const Outbox::Frame frame = std::exchange(c->held, nullptr);
-    if (frame != nullptr) Send(c, std::exchange(c->held_for, {}), frame);
+    const auto [frame, slots] = c->TakeHeld();
+    if (frame != nullptr) Send(c, slots, frame);
   }
 
   void Send(const ConnectionPtr& c, const std::vector<int32_t>& slots, const Outbox::Frame& frame) {
-    // Messages for one slot keep their order.
-    const auto waits = [&](int32_t slot) {
-      return std::find(c->held_for.begin(), c->held_for.end(), slot) != c->held_for.end();
-    };
-    if (slots.empty() || std::any_of(slots.begin(), slots.end(), waits)) SendHeld(c);
+    if (c->Holds(slots)) SendHeld(c);  // messages for one slot keep their order
     const std::string route = c->shared && !slots.empty() ? EncodeRoute(slots) : std::string();
     if (!c->outbox.Push(route, frame)) {
       // It does not read. Close later: this may be called while the coordinator's outputs are performed.
