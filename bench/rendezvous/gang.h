@@ -20,7 +20,7 @@ struct GangOptions {
   int jobs = 4;
   int pods = 512;  // of each job
   int slots = 8;
-  int address_bytes = 64;
+  int address_bytes = 520;  // of UCX on a node with several devices
   bool separate = false;  // a connection for each slot
 };
 
