@@ -115,11 +115,11 @@ def main():
             step.backward(cross_entropy(model(x), y))
             threading.Event().wait(wanted.get("pause", 0))  # a model that takes longer
             flips.computed(step)
-        if step.number >= wanted.get("odd_rate_from", wanted["steps"]) and odd:
-            optimizer.param_groups[0]["lr"] *= 1.5  # a schedule that this worker alone follows
         committed = step.commit(clip_norm=1.0)
         if committed:
             flips.committed(step)
+        if committed and odd and step.number >= wanted.get("odd_rate_from", wanted["steps"]):
+            optimizer.param_groups[0]["lr"] *= 1.5  # a schedule that this worker alone follows
         if committed and step.number % 10 == 9:
             run.validated(step.loss, 0.5)
         if committed and step.number == wanted.get("finishes") and run.rank in wanted.get("finish_ranks", range(100)):

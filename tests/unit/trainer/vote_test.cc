@@ -84,8 +84,6 @@ class Worker {
 
  private:
   void Run(const RunConfig& from, int fd) {
-    auto memory = agent::SharedPageMemory::Create().value();
-    auto page = agent::TrainerPage::Attach(memory.fd()).value();
     const auto aborter = std::make_shared<fabric::Aborter>();
     AgentChannel channel{Fd(fd),
                          [aborter](rendezvous::Generation generation) { aborter->Abort(generation); }};
@@ -100,12 +98,14 @@ class Worker {
     parts.fabric = fabric::Fabric::Create(options).value();
     parts.device = device::NewHostDevice(parts.config.model.threads);
     parts.model = parts.device->CreateModel(parts.config.model).value();
-    parts.page = &page;
+    parts.page = &page_;
     parts.channel = &channel;
     code_ = Trainer::Create(std::move(parts)).value()->Run();
   }
 
   const std::string member_;
+  agent::SharedPageMemory memory_ = agent::SharedPageMemory::Create().value();
+  agent::TrainerPage page_ = agent::TrainerPage::Attach(memory_.fd()).value();
   Fd agent_;
   rendezvous::Decoder decoder_;
   std::string address_;
