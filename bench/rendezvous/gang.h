@@ -21,7 +21,7 @@ struct GangOptions {
   int pods = 512;  // of each job
   int slots = 8;
   int address_bytes = 520;  // of UCX on a node with several devices
-  bool separate = false;  // a connection for each slot
+  bool separate = false;    // a connection for each slot
 };
 
 std::string JobName(int job);
