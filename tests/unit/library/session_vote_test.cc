@@ -129,7 +129,7 @@ class Program {
     const std::vector<float> gradient = {1, 2, 3, 4};
     for (int v = event.first; v < event.end; ++v) {
       if (session_->BeginMicroBatch(v) != Session::Verdict::kGo) continue;
-      if (!session_->Add(0, gradient).ok() || !session_->EndMicroBatch(1).ok()) return false;
+      if (!session_->Add(0, gradient).ok() || !session_->EndMicroBatch(1, 1).ok()) return false;
       if (session_->interrupted()) return true;
     }
     const auto reduced = session_->Reduce();
