@@ -145,6 +145,7 @@ class Rulebook {
       CheckLaunchers(
           job_, [this](std::string path, std::string message) { Add(std::move(path), std::move(message)); });
     Roles();
+    SharedGpus();
     const auto& workers = spec_.workers;
     const bool one_process = (spec_.framework == "tensorflow" || spec_.framework == "jax") && !library_;
     if (one_process && workers.slots != "1" && Clean({"spec.workers.slots", "spec.launch.kind"})) {
@@ -341,6 +342,7 @@ class Rulebook {
         Add(path + ".template", "required for master, which is the first worker with this template");
       if (role.restart || role.completes)
         Add(path, "restart and completes do not apply to master: it is the first worker; remove them");
+      MasterSlots(role, path);
     } else if (role.name == kLauncher && (role.restart.value_or("Gang") != "Gang" || role.completes)) {
       Add(path,
           "restart and completes do not apply to launcher: it decides, and starts again with all ranks; "
@@ -350,6 +352,29 @@ class Rulebook {
     } else if (role.restart == "Never" && CompletesOf(role)) {
       Add(path + ".restart", "Never requires completes: false: otherwise the job never ends");
     }
+  }
+
+  // All workers have the same number of ranks: the gang of a master with fewer would never be complete.
+  void MasterSlots(const Role& role, const std::string& path) {
+    if (spec_.workers.slots != "gpu" || role.template_.is_null() || !Clean({"spec.workers"})) return;
+    api::Workers master = spec_.workers;
+    master.template_ = role.template_;
+    const int32_t own = SlotsOf(master), others = SlotsOf(spec_.workers);
+    if (own == others) return;
+    Add(path + ".template", fmt::format("must request as many GPUs as spec.workers.template when "
+                                        "spec.workers.slots is gpu (got {} and {})",
+                                        own, others));
+  }
+
+  // CUDA shows a process one MIG device, and replicas of a shared GPU may be the same one.
+  void SharedGpus() {
+    if (spec_.workers.slots != "gpu" || !Clean({"spec.workers"}) || SlotsOf(spec_.workers) == 1) return;
+    const std::string resource = SharedGpuOf(spec_.workers);
+    if (resource.empty()) return;
+    Add("spec.workers.slots",
+        fmt::format("must not be gpu with more than one {}: a rank needs a whole GPU to select it by its "
+                    "number; request 1 in each pod, and more replicas",
+                    resource));
   }
 
   // Linux limits an environment variable to 128 KiB.

@@ -63,4 +63,15 @@ bool SlotsUnknown(const Workers& workers) {
   return claims != nullptr && !claims->empty() && !RequestsGpus(workers);
 }
 
+std::string SharedGpuOf(const Workers& workers) {
+  const Json* resources = ResourcesOfWorker(workers);
+  for (const char* part : {"limits", "requests"}) {
+    const Json* quantities = MemberOf(resources, part);
+    if (quantities == nullptr || !quantities->is_object()) continue;
+    for (const auto& [name, quantity] : quantities->items())
+      if (name.starts_with("nvidia.com/mig-") || name == "nvidia.com/gpu.shared") return name;
+  }
+  return "";
+}
+
 }  // namespace ringmaster::api

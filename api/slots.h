@@ -25,4 +25,8 @@ bool RequestsGpus(const Workers& workers);
 // Whether the job has `slots: gpu` and gets GPUs by a resource claim, which SlotsOf cannot count.
 bool SlotsUnknown(const Workers& workers);
 
+// Returns a resource of the training container that is a part of a GPU or a turn on one: nvidia.com/mig-...,
+// nvidia.com/gpu.shared. Empty: it requests none.
+std::string SharedGpuOf(const Workers& workers);
+
 }  // namespace ringmaster::api

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "api/load.h"
+
 namespace ringmaster::api {
 namespace {
 
@@ -42,6 +44,40 @@ TEST(SlotsUnknown, IsTrueOnlyWithAClaimAndWithoutAResource) {
   Workers number = Gpus(R"({"claims": [{"name": "gpus"}]})");
   number.slots = "2";
   EXPECT_FALSE(SlotsUnknown(number));
+}
+
+std::vector<Problem> ProblemsOf(const std::string& limits, const std::string& roles) {
+  return LoadYaml(
+             "apiVersion: ringmaster.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: job}\nspec:\n  "
+             "framework: pytorch\n"
+             "  workers:\n    replicas: 2\n    slots: gpu\n    template: {spec: {containers: [{name: worker, "
+             "command: "
+             "[python, a.py], resources: {limits: {" +
+             limits + "}}}]}}\n" + roles)
+      .problems;
+}
+
+TEST(SlotsOf, AMasterHasAsManyAsTheOtherWorkers) {
+  const auto master = [](const std::string& gpus) {
+    return "  roles: [{name: master, template: {spec: {containers: [{name: worker, command: [python, a.py], "
+           "resources: "
+           "{limits: {nvidia.com/gpu: " +
+           gpus + "}}}]}}}]\n";
+  };
+  EXPECT_TRUE(ProblemsOf("nvidia.com/gpu: 8", master("8")).empty());
+  const auto problems = ProblemsOf("nvidia.com/gpu: 8", master("4"));
+  ASSERT_EQ(problems.size(), 1U);
+  EXPECT_EQ(problems[0].path, "spec.roles[0].template");
+  EXPECT_NE(problems[0].message.find("(got 4 and 8)"), std::string::npos) << problems[0].message;
+}
+
+TEST(SlotsOf, PartsOfGpusAreNoSlots) {
+  EXPECT_TRUE(ProblemsOf("nvidia.com/mig-1g.10gb: 1", "").empty());
+  for (const char* resource : {"nvidia.com/mig-1g.10gb", "nvidia.com/gpu.shared"}) {
+    const auto problems = ProblemsOf(std::string(resource) + ": 2", "");
+    ASSERT_EQ(problems.size(), 1U) << resource;
+    EXPECT_EQ(problems[0].path, "spec.workers.slots");
+  }
 }
 
 }  // namespace
