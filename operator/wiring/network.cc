@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "api/launch.h"
-#include "api/slots.h"
 #include "operator/wiring/names.h"
 #include "operator/wiring/tree.h"
 
@@ -63,10 +62,13 @@ void AddNetworkDefaults(const api::TrainingJob& job, int32_t rank, const Context
   if (network.hostNetwork) {
     spec["hostNetwork"] = true;
     spec["dnsPolicy"] = "ClusterFirstWithHostNet";
-    const int32_t ports =
-        kHostPortsPerRank * (api::RunsTrainers(job.spec) ? api::SlotsOf(job.spec.workers) : 1);
+    const int32_t ports = HostPortsPerPod(job.spec);
     if (context.host_port_base > 0) AllocatePorts(context.host_port_base + rank * ports, ports, container);
   }
+}
+
+int32_t HostPortsPerPod(const api::Spec& spec) {
+  return kHostPortsPerRank * (api::RestartsInPlace(spec) ? api::ProgramsPerWorker(spec) : 1);
 }
 
 void AddNetworkVariables(const api::TrainingJob& job, Json& container) {

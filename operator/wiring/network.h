@@ -34,4 +34,7 @@ Json NetworkVariables(const api::TrainingJob& job);
 // Returns the ConfigMap; null when there are no variables.
 Json NetworkConfigOf(const api::TrainingJob& job, const std::string& job_uid);
 
+// Returns the ports of each pod on the host network: kHostPortsPerRank for each program that its agents keep.
+int32_t HostPortsPerPod(const api::Spec& spec);
+
 }  // namespace ringmaster::wiring

@@ -10,6 +10,7 @@
 #include "api/launch.h"
 #include "api/slots.h"
 #include "operator/core/model.h"
+#include "operator/wiring/network.h"
 #include "operator/wiring/security.h"
 #include "operator/wiring/tree.h"
 
@@ -75,7 +76,7 @@ void AddAgent(const api::TrainingJob& job, int32_t rank, const Context& context,
   if (const auto& modules = job.spec.launch.preload; !modules.empty())
     add("RINGMASTER_PRELOAD", fmt::format("{}", fmt::join(modules, ",")));
   if (context.host_port_base > 0)
-    add("RINGMASTER_PORT_BASE", std::to_string(context.host_port_base + rank * kHostPortsPerRank));
+    add("RINGMASTER_PORT_BASE", std::to_string(context.host_port_base + rank * HostPortsPerPod(job.spec)));
 }
 
 void WrapCommand(const api::TrainingJob& job, Json& container) {

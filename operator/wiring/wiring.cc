@@ -84,6 +84,8 @@ api::TrainingJob JobOfRole(api::TrainingJob job, const std::string& role, int32_
   if (!role.empty())
     job.spec.workers.slots =
         api::LaunchesRanks(job.spec) ? std::to_string(api::SlotsOf(job.spec.workers)) : "1";
+  // It runs no rank: the devices of the workers would be lost to it, or keep it from starting.
+  if (role == api::kLauncher) job.spec.network.rdma.reset();
   job.spec.workers.template_ = std::move(own);
   return job;
 }

@@ -170,6 +170,51 @@ TEST(Pod, APortRangeForEachRank) {
   for (const Json& port : Worker(pod)["ports"]) EXPECT_EQ(port["hostPort"], port["containerPort"]);
 }
 
+// Each slot takes its ports behind RINGMASTER_PORT_BASE.
+TEST(Pod, APortRangeForEachSlotOfAProgram) {
+  Context context = PlainContext();
+  context.host_port_base = 20000;
+  const api::TrainingJob job =
+      api::LoadYaml(
+          "apiVersion: ringmaster.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: demo}\nspec:\n  "
+          "framework: pytorch\n"
+          "  network: {hostNetwork: true}\n  workers:\n    replicas: 2\n    slots: 3\n"
+          "    template: {spec: {containers: [{name: worker, image: a, command: [python, a.py]}]}}\n")
+          .job;
+  std::set<int32_t> taken;
+  for (int32_t rank = 0; rank < 2; ++rank) {
+    const Json pod = Pod(job, rank, context);
+    const int32_t base = 20000 + rank * 24;
+    EXPECT_EQ(Env(pod, "RINGMASTER_PORT_BASE"), std::to_string(base));
+    EXPECT_EQ(Env(pod, "UCX_TCP_PORT_RANGE"), fmt::format("{}-{}", base, base + 23));
+    for (const Json& port : Worker(pod)["ports"])
+      EXPECT_TRUE(taken.insert(port["hostPort"].get<int32_t>()).second);
+  }
+  EXPECT_EQ(taken.size(), 48U);
+}
+
+TEST(Pod, ALauncherRequestsNoDevicesOfTheWorkers) {
+  for (const char* rdma : {"{resource: rdma/ib, count: 2}", "{claimTemplate: nics}"}) {
+    const api::TrainingJob job =
+        api::LoadYaml(fmt::format("apiVersion: ringmaster.dev/v1alpha1\nkind: TrainingJob\nmetadata: {{name: "
+                                  "demo}}\nspec:\n  framework: mpi\n"
+                                  "  launch: {{mpi: openmpi}}\n  network: {{rdma: {}}}\n  workers:\n    "
+                                  "replicas: 2\n    slots: gpu\n"
+                                  "    template: {{spec: {{containers: [{{name: worker, image: a, resources: "
+                                  "{{limits: {{nvidia.com/gpu: 8}}}}}}]}}}}\n"
+                                  "  roles: [{{name: launcher, template: {{spec: {{containers: [{{name: "
+                                  "worker, image: a, command: [mpirun, a]}}]}}}}}}]\n",
+                                  rdma))
+            .job;
+    const std::string worker = Pod(job).dump();
+    const std::string launcher = Pod(job, core::RankInRole("launcher", 0)).dump();
+    for (const char* part : {"rdma/ib", "resourceClaims", "IPC_LOCK", "nvidia.com/gpu"}) {
+      EXPECT_EQ(launcher.find(part), std::string::npos) << part << launcher;
+    }
+    EXPECT_NE(worker.find("IPC_LOCK"), std::string::npos);
+  }
+}
+
 TEST(Pod, EmptyTemplateAndNoneAreTheSame) {
   EXPECT_EQ(Pod(JobWith("", "{replicas: 2, template: {}}")), Pod(JobWith()));
   EXPECT_EQ(Pod(JobWith("", "{replicas: 2, template: {metadata: null, spec: null}}")), Pod(JobWith()));
