@@ -265,8 +265,9 @@ bool ProgramCoordinator::CheckRunning(Time now) {
     if (now < ranks_due_) return false;
     const auto launcher =
         std::find_if(members_.begin(), members_.end(), [&](const Member& m) { return Decides(m); });
-    FailCurrent({launcher->pod, "launcher", 0, "the launcher ended with exit code 0, but " + missing}, true,
-                now);
+    FailCurrent({launcher->pod, "launcher", missing == kNoRankSeen ? kNoRankExitCode : 0,
+                 "the launcher ended with exit code 0, but " + missing},
+                true, now);
     return true;
   }
   const int32_t size = Workers();

@@ -8,14 +8,6 @@
 
 namespace ringmaster::rendezvous {
 
-namespace {
-
-constexpr const char* kNoRank =
-    "no agent has seen a rank: launch.mpi must name the MPI of the image, and the command must start mpirun, "
-    "mpiexec or horovodrun, those of MPICH, Intel MPI and Horovod by their names instead of a path";
-
-}  // namespace
-
 std::string FindMissingRank(const std::vector<RanksOfWorker>& workers) {
   std::map<int32_t, std::map<int32_t, int64_t>> worlds;  // counts, by size and rank
   std::string idle;
@@ -23,7 +15,7 @@ std::string FindMissingRank(const std::vector<RanksOfWorker>& workers) {
     if (worker.ranks->empty() && !worker.launcher && idle.empty()) idle = worker.pod;
     for (const RankCount& one : *worker.ranks) worlds[one.size][one.rank] += one.count;
   }
-  if (worlds.empty()) return kNoRank;
+  if (worlds.empty()) return kNoRankSeen;
   for (const auto& [size, counts] : worlds) {
     int64_t most = 0;
     for (const auto& [rank, count] : counts) most = std::max(most, count);
@@ -46,7 +38,7 @@ std::string FindOpenRank(const std::vector<RanksOfWorker>& workers, int32_t min)
     if (worker.open > 0) return "a rank on " + worker.pod + " was not seen to end with exit code 0";
     worked += worker.ranks->empty() ? 0 : 1;
   }
-  if (worked == 0) return kNoRank;
+  if (worked == 0) return kNoRankSeen;
   if (worked >= min) return "";
   return "ranks have ended with exit code 0 on " + std::to_string(worked) +
          " workers only, and workers.min is " + std::to_string(min);

@@ -20,6 +20,12 @@ struct RanksOfWorker {
   int32_t open = 0;                     // ranks that have started and not ended with exit code 0
 };
 
+// What FindMissingRank returns when no rank has ended anywhere: a restart would not change that.
+inline constexpr const char* kNoRankSeen =
+    "no agent has seen a rank: launch.mpi must name the MPI of the image, and the command must start mpirun, "
+    "mpiexec or horovodrun, those of MPICH, Intel MPI and Horovod by their names instead of a path";
+inline constexpr int32_t kNoRankExitCode = 64;  // which fails a job without a restart
+
 // Returns what is missing, for people; empty when nothing is: at least one rank ran in each worker, and for
 // each size of MPI_COMM_WORLD all of its ranks ended equally often.
 std::string FindMissingRank(const std::vector<RanksOfWorker>& workers);

@@ -82,7 +82,7 @@ class SlotAgents {
       agents_.erase(found);
       OnEnd(agent, status);
     }
-    if (KillOrphans()) return;  // the end of each is the next SIGCHLD
+    if (waiting_.empty() || KillOrphans()) return;  // the end of each is the next SIGCHLD
     for (const int32_t slot : std::exchange(waiting_, {})) Start(slot);
   }
 
@@ -250,6 +250,9 @@ Result<std::vector<std::string>> SlotEnvironment(const Config& config, const Get
     if (threads <= 0) threads = cpus;
     environment = {fmt::format("RINGMASTER_SLOT={}", config.slot),
                    fmt::format("RINGMASTER_THREADS={}", std::max(1, threads / config.slots))};
+    // Otherwise every rank would start as many threads as the pod has cores.
+    if (!config.program.empty() && !get("OMP_NUM_THREADS"))
+      environment.push_back(fmt::format("OMP_NUM_THREADS={}", std::max(1, threads / config.slots)));
   }
   std::vector<std::string> of_gpus;
   if (!config.mpi.empty()) {

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <algorithm>
 
 #include <filesystem>
 #include <map>
@@ -240,6 +241,20 @@ TEST_F(SlotEnvironmentTest, ThreadsAreShared) {
   EXPECT_EQ(Of(0, 8, 0)->at(1), "RINGMASTER_THREADS=1") << "never none";
 }
 
+// Otherwise each rank of a program starts as many threads as the pod has cores.
+TEST_F(SlotEnvironmentTest, RanksOfAProgramShareTheCores) {
+  const auto has = [&](const Config& config, const std::string& variable) {
+    const Strings all = *Of(config, 0);
+    return std::find(all.begin(), all.end(), variable) != all.end();
+  };
+  EXPECT_TRUE(has(Program(1, 4), "OMP_NUM_THREADS=4"));
+  EXPECT_EQ(*Of(Program(0, 1), 0), Strings{});
+  variables_["RINGMASTER_THREADS"] = "2";
+  EXPECT_TRUE(has(Program(1, 4), "OMP_NUM_THREADS=1"));
+  variables_["OMP_NUM_THREADS"] = "7";
+  EXPECT_FALSE(has(Program(1, 4), "OMP_NUM_THREADS=1")) << "the user's";
+}
+
 TEST_F(SlotEnvironmentTest, EachSlotHasItsGpu) {
   EXPECT_EQ(Of(2, 4, 8)->at(2), "CUDA_VISIBLE_DEVICES=2");
   EXPECT_EQ(Of(2, 4, 8)->at(3), "RINGMASTER_GPU_TURN=2") << "the trainer sees how they are joined";
@@ -273,7 +288,7 @@ TEST_F(SlotEnvironmentTest, FewerGpusThanSlotsAreRefused) {
 
 // LOCAL_RANK selects one of them, as under torchrun.
 TEST_F(SlotEnvironmentTest, EachRankOfAProgramSeesTheGpusOfItsPod) {
-  const Strings unchanged = {"RINGMASTER_SLOT=1", "RINGMASTER_THREADS=8"};
+  const Strings unchanged = {"RINGMASTER_SLOT=1", "RINGMASTER_THREADS=8", "OMP_NUM_THREADS=8"};
   EXPECT_EQ(*Of(Program(1, 2), 8), unchanged) << "in a container: what it was given";
   EXPECT_EQ(*Of(Program(0, 1), 8), Strings{});
   variables_["CUDA_VISIBLE_DEVICES"] = "GPU-aa,GPU-bb";
@@ -290,14 +305,14 @@ TEST_F(SlotEnvironmentTest, ProgramsOfPodsThatShareAMachineSeeAPartOfItsGpus) {
   EXPECT_EQ(gpus("1", Program(1, 2), 4), "CUDA_VISIBLE_DEVICES=2,3") << "the same for every slot";
   EXPECT_EQ(gpus("1", Program(1, 2), 3), "CUDA_VISIBLE_DEVICES=2,0") << "they share";
   EXPECT_EQ(gpus("3", Program(0, 1), 8), "CUDA_VISIBLE_DEVICES=3");
-  EXPECT_EQ(gpus("1", Program(1, 2), 0), "RINGMASTER_THREADS=8") << "no GPU";
+  EXPECT_EQ(gpus("1", Program(1, 2), 0), "OMP_NUM_THREADS=8") << "no GPU";
   variables_["CUDA_VISIBLE_DEVICES"] = "7,GPU-aa,5,GPU-bb";
   EXPECT_EQ(gpus("1", Program(0, 2), 8), "CUDA_VISIBLE_DEVICES=5,GPU-bb");
 }
 
 TEST_F(SlotEnvironmentTest, AProgramWithoutALocalRankHasItsGpu) {
-  EXPECT_EQ(Of(Program(1, 2, "custom"), 8)->at(2), "CUDA_VISIBLE_DEVICES=1");
-  EXPECT_EQ(Of(Program(1, 2, "deepspeed"), 8)->size(), 2U) << "the GPUs of the pod";
+  EXPECT_EQ(Of(Program(1, 2, "custom"), 8)->at(3), "CUDA_VISIBLE_DEVICES=1");
+  EXPECT_EQ(Of(Program(1, 2, "deepspeed"), 8)->size(), 3U) << "the GPUs of the pod";
 }
 
 TEST_F(SlotEnvironmentTest, APodOfMpiHasAGpuForEachOfItsRanks) {

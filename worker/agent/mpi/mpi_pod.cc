@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -23,11 +24,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "base/file.h"
 #include "base/log.h"
 #include "base/pipe.h"
+#include "worker/agent/mpi/launcher_tree.h"
 #include "worker/agent/net/unix_address.h"
 #include "worker/agent/shell/find_program.h"
 #include "worker/agent/shell/signals.h"
@@ -36,19 +39,24 @@
 namespace ringmaster::agent {
 namespace {
 
-constexpr int kKilled = 128;         // exit codes from here on are signals
-constexpr int kPeerLost = 255;       // of launchers: probably a consequence
-constexpr size_t kMaxSessions = 64;  // a launcher needs one, or one for each time that it runs
+constexpr int kKilled = 128;    // exit codes from here on are signals
+constexpr int kPeerLost = 255;  // of launchers: probably a consequence
+// A launcher needs one, or one for each time that it runs; a script may start others.
+constexpr size_t kMaxCommands = 1024;
+constexpr size_t kMaxCallers = 64;  // that have not proved that they know the key
+constexpr rlim_t kDescriptors = 4 * (kMaxCommands + kMaxCallers) + 64;
 constexpr size_t kMaxInput = size_t{256} << 10;
 constexpr Duration kHandshakeLimit = seconds(10);
 // From a rank's failure to the end of the pod: its last output is on the way to the launcher.
 constexpr Duration kLinger = milliseconds(50);
 // From the end of a command to that of its output: a process that it leaves behind may keep the pipes open.
 constexpr Duration kOutputLimit = milliseconds(200);
-// From SIGTERM to SIGKILL for a command whose caller is gone.
+// From SIGTERM to SIGKILL for a command whose caller is gone, unless its ranks are stopping.
 constexpr Duration kOrphanLimit = seconds(2);
 // From the end of the ranks to SIGTERM for a launcher that is to stop: it should end by itself.
 constexpr Duration kLauncherLimit = seconds(1);
+// An unseen rank counts when it is there at two checks in a row: a daemon may be starting its wrapper.
+constexpr Duration kCheckRanks = seconds(5);
 
 int CodeOf(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
 
@@ -105,6 +113,7 @@ struct MpiPod::Session {
   bool up = false;    // the caller has proved that it knows the key
   bool lost = false;  // the caller is gone
   bool done = false;  // its exit code is queued
+  bool full = false;  // the pod takes no further command
   pid_t pid = -1;     // -1: no command has come
   std::optional<int> code;
   Time ended{};
@@ -133,6 +142,8 @@ struct MpiPod::Session {
   }
 
   void Start(const std::string& command, Time now) {
+    if (full)
+      return Refuse(fmt::format("{} commands run in this pod, and it takes no more", kMaxCommands), now);
     Result<Pipe> to = MakePipe();
     Result<Pipe> from = MakePipe();
     Result<Pipe> errors = MakePipe();
@@ -242,6 +253,12 @@ MpiPod::~MpiPod() = default;
 Status MpiPod::Open() {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   ::signal(SIGPIPE, SIG_IGN);
+  // Each command has four descriptors here.
+  rlimit descriptors = {};
+  if (::getrlimit(RLIMIT_NOFILE, &descriptors) == 0 && descriptors.rlim_cur < kDescriptors) {
+    descriptors.rlim_cur = std::min<rlim_t>(kDescriptors, descriptors.rlim_max);
+    ::setrlimit(RLIMIT_NOFILE, &descriptors);
+  }
   sigset_t mask;
   ::sigemptyset(&mask);
   for (const int signal : {SIGTERM, SIGINT, SIGCHLD}) ::sigaddset(&mask, signal);
@@ -303,6 +320,7 @@ int MpiPod::Run() {
       Report(started.error().message);
       return kExitCannotStart;
     }
+    check_ranks_at_ = Now() + kCheckRanks;
   }
   while (!IsEnded()) Wait();
   if (stopping_ || !failure_) return launcher_code_.value_or(0);
@@ -316,11 +334,12 @@ bool MpiPod::IsEnded() const {
 }
 
 void MpiPod::Wait() {
-  std::vector<pollfd> polled = {
-      {signals_.get(), POLLIN, 0},
-      {listener_.get(), static_cast<short>(sessions_.size() < kMaxSessions ? POLLIN : 0), 0},
-      {rank_listener_.get(), POLLIN, 0}};
-  Time due = launcher_term_at_;
+  const auto callers = static_cast<size_t>(
+      std::count_if(sessions_.begin(), sessions_.end(), [](const auto& s) { return !s->up; }));
+  std::vector<pollfd> polled = {{signals_.get(), POLLIN, 0},
+                                {listener_.get(), static_cast<short>(callers < kMaxCallers ? POLLIN : 0), 0},
+                                {rank_listener_.get(), POLLIN, 0}};
+  Time due = std::min(launcher_term_at_, check_ranks_at_);
   if (failure_) due = std::min(due, failure_->due);
   const size_t first_session = polled.size();
   for (const auto& session : sessions_) {
@@ -329,7 +348,10 @@ void MpiPod::Wait() {
     polled.push_back({full ? -1 : session->out.get(), POLLIN, 0});
     polled.push_back({full ? -1 : session->err.get(), POLLIN, 0});
     polled.push_back({session->input.empty() ? -1 : session->in.get(), POLLOUT, 0});
-    due = std::min(due, session->code && !session->done ? session->ended + kOutputLimit : session->due);
+    if (session->code && !session->done)
+      due = std::min(due, session->ended + kOutputLimit);
+    else if (!session->lost || !stopping_ || ranks_.empty())
+      due = std::min(due, session->due);
   }
   const size_t first_rank = polled.size();
   for (const auto& rank : ranks_) polled.push_back({rank->socket.get(), POLLIN, 0});
@@ -352,13 +374,15 @@ void MpiPod::Wait() {
   const size_t sessions = sessions_.size();
   for (size_t i = 0; i < sessions; ++i) {
     Session& session = *sessions_[i];
+    session.full = sessions - callers >= kMaxCommands;
     session.Advance(polled[first_session + 4 * i].revents, now);
     if (now >= session.due && !session.up) session.Lose(now);
-    if (now >= session.due && session.lost) session.Signal(SIGKILL);
+    if (now >= session.due && session.lost && (!stopping_ || ranks_.empty())) session.Signal(SIGKILL);
   }
   if (polled[1].revents != 0) Accept(now);
   std::erase_if(sessions_, [](const auto& session) { return session->finished(); });
   if (stopping_) StopAll(now);
+  if (now >= check_ranks_at_) CheckRanks(now);
 }
 
 // ---- remote commands
@@ -421,12 +445,37 @@ void MpiPod::OnChild(pid_t pid, int status) {
 
 void MpiPod::StopAll(Time now) {
   if (!ranks_.empty()) return;
-  for (const auto& session : sessions_) session->Signal(SIGTERM);
+  const char* const implementation = std::getenv(kMpiImplementationVariable);
+  const bool gloo = implementation == nullptr || std::string_view(implementation) == kGloo;
+  // The launcher ends its daemons when all ranks have ended. Ranks in other pods that still save would end
+  // with them. What does not end by itself gets SIGKILL from the agent. Without daemons, the commands are the
+  // ranks.
+  for (const auto& session : sessions_)
+    if (gloo || session->lost || launcher_code_) session->Signal(SIGTERM);
   if (launcher_ < 0 || launcher_code_) return;
   if (launcher_term_at_ == kNever) launcher_term_at_ = now + kLauncherLimit;
   if (now < launcher_term_at_) return;
-  ::kill(launcher_, SIGTERM);
   launcher_term_at_ = now + kLauncherLimit;
+  const auto is_this_pod = [this](const std::string& host) { return host == self_.pod; };
+  if (!gloo && ReachesOtherPods(launcher_, is_this_pod)) return;
+  for (const auto& session : sessions_) session->Signal(SIGTERM);
+  ::kill(launcher_, SIGTERM);
+}
+
+void MpiPod::CheckRanks(Time now) {
+  check_ranks_at_ = launcher_code_ || stopping_ || failure_ ? kNever : now + kCheckRanks;
+  if (check_ranks_at_ == kNever) return;
+  const UnseenRank rank = FindUnseenRank(launcher_);
+  const bool again = rank.pid >= 0 && rank.pid == unseen_rank_;
+  unseen_rank_ = rank.pid;
+  if (!again) return;
+  Fail(kExitBadConfiguration,
+       fmt::format(
+           "a rank runs that no agent sees (pid {}: {}): the command must start the mpirun, mpiexec or "
+           "horovodrun that is first in PATH of the pod, by its name, and launch.mpi must name its "
+           "MPI; setvars.sh or module load may put another one in front",
+           rank.pid, rank.command),
+       Duration{0});
 }
 
 // ---- ranks

@@ -10,6 +10,7 @@
 //    for the first failure.
 // It ends with the exit code of the launcher, or of the first rank or daemon that has failed. It has no state
 // that outlives an incarnation. Signals reach the ranks of the pod, not the launcher, which may end by them.
+// An ordered stop leaves the launcher and its daemons alone while ranks may still save in any pod.
 //
 // Main thread only. REQUIRES: the signals are not blocked, and SIGPIPE is ignored or default.
 #pragma once
@@ -71,6 +72,8 @@ class MpiPod {
   // Reports why this process is going to fail, to the agent and in the log.
   void Report(const std::string& text);
   bool IsEnded() const;
+  // Fails when ranks run that no agent sees: the job would train in one pod, and fail when it ends.
+  void CheckRanks(Time now);
 
   std::string folder_;
   MpiPeer self_;
@@ -86,6 +89,8 @@ class MpiPod {
   std::optional<Failure> failure_;
   bool stopping_ = false;  // SIGTERM was received: nothing is a failure any more
   Time launcher_term_at_ = kNever;
+  Time check_ranks_at_ = kNever;  // while the launcher runs
+  pid_t unseen_rank_ = -1;        // at the last check
 };
 
 // The program: reads its place from the environment.

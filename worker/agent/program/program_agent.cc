@@ -300,7 +300,12 @@ void ProgramAgent::Check(const program::Check& check) {
     else
       result.failure = opened.error().message;
   }
+  // Another process listens there: the next check uses another port.
+  const bool taken = order.step == CheckStep::kListen && !listener_;
   Feed(program::Checked{std::move(result)});
+  if (!taken) return;
+  port_.reset();
+  Send(core_.state());
 }
 
 void ProgramAgent::AdvanceCheck(Time now) {
@@ -351,8 +356,12 @@ void ProgramAgent::Start(const program::Start& start) {
   if (socket_) socket_->Read([](std::string_view) {});  // of the last program
   progress_.Begin(now);
   reports_before_ = progress_.reports();
-  // What ranks of MPI print comes out of the launcher.
-  const Duration silence = mpi() && !launches_ ? Duration{0} : config_.silence;
+  // What ranks of MPI print comes out of the launcher: in a pod without it, silence means nothing, unless no
+  // pod has both and so only the CPU time of ranks can show that they hang.
+  const auto& members = start.order.members;
+  const bool apart = mpi() && !members[static_cast<size_t>(LauncherAmong(members))].role.empty();
+  const Duration silence = mpi() && !launches_ && !apart ? Duration{0} : config_.silence;
+  open_ranks_ = 0;
   hang_watch_.emplace(LimitsOfRole({.step = config_.limits.step, .silence = silence}, config_.role));
   watch_at_ = now;
   spare_at_ = spare_command_.empty() ? kNever : now + kSpareDelay;
@@ -408,8 +417,9 @@ void ProgramAgent::ReadKubeflow(Time now) {
 
 void ProgramAgent::WatchForHang(Time now) {
   const ProgramProcess::Activity activity = program_->Observe(spare_pid());
+  if (mpi() && !launches_ && open_ranks_ == 0) ++waits_;  // for its launcher
   const auto hang = hang_watch_->Feed(now, {.reports = progress_.reports() - reports_before_,
-                                            .output = out_.bytes_read() + err_.bytes_read(),
+                                            .output = out_.bytes_read() + err_.bytes_read() + waits_,
                                             .cpu = activity.cpu,
                                             .stopped = activity.stopped,
                                             .finished = progress_.finished()});

@@ -103,6 +103,8 @@ class ProgramAgent {
   std::optional<ProgramHangWatch> hang_watch_;  // while a program runs, until it is killed
   Time watch_at_ = kNever;
   uint64_t reports_before_ = 0;             // of earlier programs
+  int64_t open_ranks_ = 0;                  // of MPI, that have started in this pod and not succeeded
+  uint64_t waits_ = 0;                      // looks at a pod that has no rank: it waits, and does not hang
   std::vector<std::string> spare_command_;  // empty: there are no spares
   std::optional<SpareProgram> spare_;
   Time spare_at_ = kNever;                    // when the next one starts

@@ -88,6 +88,7 @@ void ProgramAgent::ReadMpi(Time now) {
     else if (std::sscanf(std::string(message).c_str(), "%d %d", &one.rank, &one.size) == 2)
       ranks.succeeded.push_back(one);
   });
+  open_ranks_ += ranks.started - static_cast<int64_t>(ranks.succeeded.size());
   if (ranks.started > 0 || !ranks.succeeded.empty()) Feed(std::move(ranks));
 }
 

@@ -35,6 +35,7 @@ Duration IntervalFor(const ProgramHangLimits& limits) {
 
 ProgramHangLimits LimitsOfRole(ProgramHangLimits limits, std::string_view role) {
   if (role == "ps" || role == "evaluator") limits.step = limits.silence = Duration::zero();
+  if (role == "launcher") limits.silence = Duration::zero();
   return limits;
 }
 

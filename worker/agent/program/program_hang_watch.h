@@ -30,7 +30,8 @@ struct ProgramHangLimits {
 };
 
 // Returns the limits of a program of this role (empty: worker). A parameter server and an evaluator are idle
-// by design, between requests or checkpoints: for them only a signal that stops a process is a hang.
+// by design, between requests or checkpoints: for them only a signal that stops a process is a hang. A
+// launcher in a separate pod waits for its ranks, whose agents see whether they compute.
 ProgramHangLimits LimitsOfRole(ProgramHangLimits limits, std::string_view role);
 
 class ProgramHangWatch {
