@@ -14,6 +14,22 @@
 #include "base/fd.h"
 
 namespace ringmaster {
+namespace {
+
+template <class Call>
+int WithoutInterrupts(const Call& call) {
+  int outcome = 0;
+  do {
+    outcome = call();
+  } while (outcome < 0 && errno == EINTR);
+  return outcome;
+}
+
+int Open(const std::string& path, int flags, mode_t mode = 0) {
+  return WithoutInterrupts([&] { return ::open(path.c_str(), flags | O_CLOEXEC, mode); });
+}
+
+}  // namespace
 
 Error ErrnoError(std::string_view what, int error_number) {
   Code code = Code::kUnavailable;
@@ -49,7 +65,7 @@ Error ErrnoError(std::string_view what, int error_number) {
 }
 
 Result<std::string> ReadFile(const std::string& path, size_t max_bytes) {
-  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  Fd fd(Open(path, O_RDONLY));
   if (!fd.valid()) return ErrnoError("open " + path, errno);
   std::string text;
   char buffer[1 << 16];
@@ -65,25 +81,45 @@ Result<std::string> ReadFile(const std::string& path, size_t max_bytes) {
   }
 }
 
-Status WriteFileDurable(const std::string& path, std::span<const std::byte> bytes) {
-  Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (!fd.valid()) return ErrnoError("create " + path, errno);
-  size_t done = 0;
-  while (done < bytes.size()) {
-    const ssize_t put = ::write(fd.get(), bytes.data() + done, bytes.size() - done);
+Status WriteAll(const Fd& file, const std::string& path, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t put = ::write(file.get(), bytes.data(), bytes.size());
     if (put < 0 && errno == EINTR) continue;
     if (put < 0) return ErrnoError("write " + path, errno);
-    done += static_cast<size_t>(put);
+    if (put == 0) return ErrnoError("write " + path, ENOSPC);  // it would repeat for ever
+    bytes = bytes.subspan(static_cast<size_t>(put));
   }
-  if (::fsync(fd.get()) != 0) return ErrnoError("fsync " + path, errno);
   return Ok();
 }
 
+bool HasNoFsync(int error_number) {
+  return error_number == EINVAL || error_number == ENOSYS || error_number == EOPNOTSUPP;
+}
+
+Status FsyncFile(const Fd& file, const std::string& path) {
+  if (WithoutInterrupts([&] { return ::fsync(file.get()); }) == 0) return Ok();
+  if (HasNoFsync(errno)) return Ok();
+  return ErrnoError("fsync " + path, errno);
+}
+
+Status CloseFile(Fd file, const std::string& path) {
+  // Linux closes the descriptor whatever close returns, so an interrupted close is not repeated.
+  if (::close(file.Release()) == 0 || errno == EINTR) return Ok();
+  return ErrnoError("close " + path, errno);
+}
+
+Status WriteFileDurable(const std::string& path, std::span<const std::byte> bytes) {
+  Fd fd(Open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644));
+  if (!fd.valid()) return ErrnoError("create " + path, errno);
+  RM_TRY(WriteAll(fd, path, bytes));
+  RM_TRY(FsyncFile(fd, path));
+  return CloseFile(std::move(fd), path);
+}
+
 Status FsyncFolder(const std::string& path) {
-  Fd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const Fd fd(Open(path, O_RDONLY | O_DIRECTORY));
   if (!fd.valid()) return ErrnoError("open " + path, errno);
-  if (::fsync(fd.get()) != 0) return ErrnoError("fsync " + path, errno);
-  return Ok();
+  return FsyncFile(fd, path);
 }
 
 Status WriteFileAtomic(const std::string& path, std::string_view text) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/fd.h"
 #include "base/result.h"
 
 namespace ringmaster {
@@ -23,7 +24,21 @@ Status WriteFileAtomic(const std::string& path, std::string_view text);
 // Creates or truncates the file, writes it and fsyncs it. Errors: kExhausted when the disk is full.
 Status WriteFileDurable(const std::string& path, std::span<const std::byte> bytes);
 
-// Makes renames and new names in the folder durable.
+// Writes all bytes, despite interrupts and short writes.
+Status WriteAll(const Fd& file, const std::string& path, std::span<const std::byte> bytes);
+
+// Returns whether a failed fsync means that the file system has none, as FUSE and some network file systems
+// for folders. How durable its files are, is then a property of that file system, and no error.
+bool HasNoFsync(int error_number);
+
+// Makes the content of the file durable. Succeeds if the file system has no fsync.
+Status FsyncFile(const Fd& file, const std::string& path);
+
+// Closes the file. Errors: those of writes that a network file system has delayed until now, such as a full
+// disk. REQUIRES: the file is open.
+Status CloseFile(Fd file, const std::string& path);
+
+// Makes renames and new names in the folder durable, as FsyncFile.
 Status FsyncFolder(const std::string& path);
 
 // Creates the folder and its parents. Fails when the folder cannot be created or is not writable.

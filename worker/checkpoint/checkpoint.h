@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@
 #include "base/result.h"
 #include "base/time.h"
 #include "base/work_counter.h"
+#include "worker/checkpoint/identity.h"
 
 namespace ringmaster::checkpoint {
 
@@ -33,9 +35,16 @@ struct Array {
 
 struct Snapshot {
   int64_t step = 0;
-  std::string model;  // fingerprint of the run; a checkpoint of another model is refused
-  Json meta;          // cursor, seed, layout, model and data configuration, for loaders and exporters
+  std::string model;  // Identity::model: a checkpoint of another one is refused
+  Json meta;  // identity, cursor, seed, layout, model and data configuration, for loaders and exporters
   std::vector<Array> arrays;
+  // The hashes by which the members of the run compare this state, as text. An existing checkpoint of the
+  // step with another text does not count as published. Empty: unknown.
+  std::string state;
+  // Computes `state` from the arrays, for the copy that is written. Runs on the writer's thread. May be null.
+  std::function<std::string(const std::vector<Array>&)> hash_state;
+  // The attempt that owns the folder, as this run knows it (attempt.h); unset: not compared.
+  std::optional<std::string> attempt;
 };
 
 struct Loaded {
@@ -53,6 +62,13 @@ struct Loaded {
   };
   std::vector<Part> arrays;
   std::vector<std::string> skipped;  // why newer checkpoints were skipped, for the log
+  // A skipped one could not be read, for a reason that may pass: it may be whole.
+  bool skipped_unread = false;
+  // How the run differs from the one that wrote the checkpoint: accepted by Identity::from, and noted only.
+  std::vector<std::string> changed;
+  std::vector<std::string> noted;
+  Json parent;        // for the identity of the checkpoints that the run writes; null: none
+  std::string state;  // Snapshot::state
   const Part* Find(const std::string& name) const;
 };
 
@@ -80,19 +96,25 @@ class Writer {
   virtual Status Wait() = 0;
 };
 
-// Loads the newest checkpoint that verifies completely (every chunk is read and hashed). An empty
-// `expected_model` accepts any model. Errors: kNotFound when there is none; kCorrupt when all are damaged
-// (starting over must be a decision, not an accident); kInvalid when the newest valid one is of another model
-// (the message names both); kCancelled soon after *cancel becomes true. `counter`: of the bytes
-// read, of each checkpoint that is tried.
+// Loads the newest checkpoint that verifies completely (every chunk is read and hashed) and that the run of
+// this identity continues. Without any, loads what `identity.from` names. Reads that fail for a reason that
+// may pass (a stale handle, an I/O error) are repeated for a while, and the folder is listed again.
+// Errors: kNotFound when there is none; kCorrupt when all are damaged (starting over must be a decision, not
+// an accident); kUnavailable when none could be read; kInvalid when the newest valid one is of another run or
+// has other settings (the message names each difference); kCancelled soon after *cancel becomes true.
+// `counter`: of the bytes read, of each checkpoint that is tried.
+Result<Loaded> LoadNewest(const std::string& folder, const Identity& identity,
+                          const std::atomic<bool>* cancel = nullptr, WorkCounter* counter = nullptr);
+// As above, for a run of which only the model is known. An empty `expected_model` accepts any.
 Result<Loaded> LoadNewest(const std::string& folder, const std::string& expected_model,
                           const std::atomic<bool>* cancel = nullptr, WorkCounter* counter = nullptr);
 
-// Finds the checkpoint that LoadNewest would load, without reading its chunks.
+// Finds the checkpoint in the folder that LoadNewest would load, without reading its chunks.
 struct Newest {
   int64_t step = -1;  // -1: none
   std::string text;   // for people: what is in the folder, and why newer checkpoints do not count
 };
+Newest FindNewest(const std::string& folder, const Identity& identity);
 Newest FindNewest(const std::string& folder, const std::string& expected_model);
 
 // Loads a given checkpoint (".../step-..."), or the newest valid one of a folder of checkpoints.
@@ -100,5 +122,11 @@ Result<Loaded> Load(const std::string& path, WorkCounter* counter = nullptr);
 
 // Returns the steps with a valid MANIFEST, ascending. Does not read chunks.
 std::vector<int64_t> List(const std::string& folder);
+
+// Removes the checkpoints that writers have left in the folder, whole or damaged, for a run that starts over.
+// Leaves everything else: links, folders of other names, and files that no writer creates. With a `run`,
+// leaves the checkpoints of other runs, too. Errors: the first file that cannot be removed, after all others
+// are; and kConflict if a checkpoint of another run remains.
+Status RemoveAll(const std::string& folder, const std::string& run);
 
 }  // namespace ringmaster::checkpoint

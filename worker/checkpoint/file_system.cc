@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <utility>
 
 #include "base/file.h"
 
@@ -44,7 +45,10 @@ class Posix final : public FileSystem {
   }
 
   Result<Fd> Create(const std::string& path) override {
-    Fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    Fd file;
+    do {
+      file = Fd(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666));
+    } while (!file.valid() && errno == EINTR);
     if (!file.valid()) return Explain("create " + path, errno);
     return file;
   }
@@ -53,14 +57,23 @@ class Posix final : public FileSystem {
     while (!bytes.empty()) {
       const ssize_t put = ::write(file.get(), bytes.data(), bytes.size());
       if (put < 0 && errno == EINTR) continue;
-      if (put < 0) return Explain("write " + path, errno);
+      if (put <= 0) return Explain("write " + path, put == 0 ? ENOSPC : errno);
       bytes = bytes.subspan(static_cast<size_t>(put));
     }
     return Ok();
   }
 
   Status Sync(const Fd& file, const std::string& path) override {
-    if (::fsync(file.get()) != 0) return Explain("fsync " + path, errno);
+    int outcome = 0;
+    while ((outcome = ::fsync(file.get())) != 0 && errno == EINTR) {
+    }
+    if (outcome != 0 && !HasNoFsync(errno)) return Explain("fsync " + path, errno);
+    return Ok();
+  }
+
+  Status Close(Fd file, const std::string& path) override {
+    // Linux closes the descriptor whatever close returns, so an interrupted close is not repeated.
+    if (::close(file.Release()) != 0 && errno != EINTR) return Explain("close " + path, errno);
     return Ok();
   }
 
@@ -83,6 +96,8 @@ class Posix final : public FileSystem {
 };
 
 }  // namespace
+
+Status FileSystem::Close(Fd file, const std::string& path) { return CloseFile(std::move(file), path); }
 
 FileSystem& PosixFiles() {
   static Posix files;

@@ -22,6 +22,8 @@ class FileSystem {
   virtual Result<Fd> Create(const std::string& path) = 0;  // truncates an existing file
   virtual Status Write(const Fd& file, const std::string& path, std::span<const std::byte> bytes) = 0;
   virtual Status Sync(const Fd& file, const std::string& path) = 0;
+  // Errors: a write that the file system delayed until now has failed.
+  virtual Status Close(Fd file, const std::string& path);
   virtual Status SyncFolder(const std::string& path) = 0;
   virtual Status Rename(const std::string& from,
                         const std::string& to) = 0;  // kAlreadyExists: `to` is not empty

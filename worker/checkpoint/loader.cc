@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
+#include <algorithm>
 #include <filesystem>
+#include <map>
 #include <new>
+#include <thread>
 
 #include "base/check.h"
+#include "base/log.h"
+#include "base/time.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/names.h"
 #include "worker/checkpoint/verify.h"
@@ -19,6 +24,7 @@ Result<Loaded> LoadFolder(const std::string& folder, const std::atomic<bool>* ca
   loaded.path = folder;
   loaded.model = std::move(manifest.model);
   loaded.meta = std::move(manifest.meta);
+  loaded.state = std::move(manifest.state);
   int64_t total = 0;
   for (const ArrayEntry& array : manifest.arrays) total += static_cast<int64_t>(array.bytes);
   if (counter != nullptr) counter->Begin(total);
@@ -47,6 +53,175 @@ Result<Loaded> LoadFolderWithinMemory(const std::string& folder, const std::atom
   }
 }
 
+// Repeats reads that fail for a reason that may pass. A file server that restarts or fails over, and a handle
+// that became stale because another client replaced the file, take seconds.
+class Patience {
+ public:
+  explicit Patience(const std::atomic<bool>* cancel) : cancel_(cancel) {}
+
+  // Returns whether to try again after this error, after a pause.
+  bool TryAgain(const Error& error) {
+    if (error.code != Code::kUnavailable || Now() >= deadline_) return false;
+    if (cancel_ != nullptr && *cancel_) return false;
+    if (pause_ == kFirstPause) log::Warn("checkpoint: {}; trying again for {} s", error.message, kSeconds);
+    std::this_thread::sleep_for(pause_);
+    pause_ = std::min(pause_ * 2, kLongestPause);
+    return true;
+  }
+
+ private:
+  static constexpr int kSeconds = 20;
+  static constexpr Duration kFirstPause = milliseconds(10);
+  static constexpr Duration kLongestPause = seconds(1);
+  const std::atomic<bool>* const cancel_;
+  const Time deadline_ = Now() + seconds(kSeconds);
+  Duration pause_ = kFirstPause;
+};
+
+std::string Joined(const std::vector<std::string>& sentences) {
+  std::string text;
+  for (const std::string& sentence : sentences) text += (text.empty() ? "" : "; ") + sentence;
+  return text;
+}
+
+// Returns whether `from` names this checkpoint or its folder.
+bool Names(const std::string& from, const std::string& folder, const std::string& path) {
+  if (from.empty()) return false;
+  std::error_code error;
+  const auto named = std::filesystem::weakly_canonical(from, error);
+  if (error) return false;
+  const auto same = [&named, &error](const std::string& other) {
+    return std::filesystem::weakly_canonical(other, error) == named && !error;
+  };
+  return same(folder) || same(path);
+}
+
+struct Accepted {
+  std::vector<std::string> changed;
+  std::vector<std::string> noted;
+  Json parent;
+};
+
+// Decides whether a run of this identity continues from the checkpoint in `path`. Errors: kInvalid, with each
+// difference.
+Result<Accepted> Accept(const std::string& folder, const std::string& path, int64_t step,
+                        const std::string& model, const Json& meta, const Identity& identity) {
+  Accepted accepted;
+  if (identity.model.empty()) return accepted;
+  const Comparison comparison = Compare(meta, identity);
+  if (model == identity.model) {
+    accepted.noted = comparison.noted;
+    accepted.parent = ParentOf(meta);
+    return accepted;
+  }
+  std::string differences = Joined(comparison.changed);
+  if (!comparison.known)
+    differences = fmt::format("it is of {}, this job is {}, and it does not say more", model, identity.model);
+  if (!comparison.fixed.empty())
+    return Error{Code::kInvalid,
+                 fmt::format("{}: is a checkpoint of another model: {}; give the job another folder "
+                             "(--out, spec.checkpoint.path), or start over with --fresh",
+                             path, Joined(comparison.fixed))};
+  if (!Names(identity.from, folder, path))
+    return Error{
+        Code::kInvalid,
+        fmt::format(
+            "{}: is a checkpoint of another run, or of other settings: {}; give the job another folder "
+            "(--out, spec.checkpoint.path), or start over with --fresh",
+            path, differences)};
+  accepted.changed = comparison.changed;
+  if (!comparison.known) accepted.changed = {"the checkpoint does not name its run and settings"};
+  accepted.noted = comparison.noted;
+  accepted.parent = {{"run", RunOf(meta)}, {"step", step}, {"path", path}, {"changed", accepted.changed}};
+  return accepted;
+}
+
+Result<Loaded> Accept(const std::string& folder, Loaded loaded, const Identity& identity) {
+  RM_ASSIGN(Accepted accepted, Accept(folder, loaded.path, loaded.step, loaded.model, loaded.meta, identity));
+  loaded.changed = std::move(accepted.changed);
+  loaded.noted = std::move(accepted.noted);
+  loaded.parent = std::move(accepted.parent);
+  return loaded;
+}
+
+bool Exists(const std::string& path) {
+  std::error_code error;
+  const auto type = std::filesystem::symlink_status(path, error).type();
+  return type != std::filesystem::file_type::not_found;
+}
+
+Result<Loaded> LoadNewestOf(const std::string& folder, const Identity& identity,
+                            const std::atomic<bool>* cancel, WorkCounter* counter) {
+  Patience patience(cancel);
+  std::map<int64_t, Error> failed;
+  while (true) {
+    // Listed again after each failure: another process may have removed or replaced the checkpoint.
+    const auto steps = StepsIn(folder);
+    if (!steps.ok()) {
+      if (patience.TryAgain(steps.error())) continue;
+      return steps.error();
+    }
+    const auto newest = std::find_if(steps->rbegin(), steps->rend(),
+                                     [&failed](int64_t step) { return !failed.contains(step); });
+    if (newest == steps->rend()) break;
+    const std::string path = folder + "/" + StepName(*newest);
+    auto loaded = LoadFolderWithinMemory(path, cancel, counter);
+    if (!loaded.ok()) {
+      if (patience.TryAgain(loaded.error())) continue;
+      // Fall back to an older checkpoint only after damage (or a failed read). If this process may not read
+      // it, has too little memory, or does not know its version, a silent fallback would lose steps.
+      const Code code = loaded.error().code;
+      if (code != Code::kCorrupt && code != Code::kUnavailable) return loaded;
+      if (Exists(path)) failed.emplace(*newest, loaded.error());
+      continue;
+    }
+    RM_ASSIGN(Loaded accepted, Accept(folder, std::move(loaded).value(), identity));
+    for (auto skipped = failed.rbegin(); skipped != failed.rend(); ++skipped) {
+      accepted.skipped.push_back(skipped->second.message);
+      accepted.skipped_unread |= skipped->second.code == Code::kUnavailable;
+    }
+    return accepted;
+  }
+  if (failed.empty()) return Error{Code::kNotFound, folder + ": has no checkpoint"};
+  std::string all;
+  for (auto skipped = failed.rbegin(); skipped != failed.rend(); ++skipped) {
+    all += "\n  " + skipped->second.message;
+    if (skipped->second.code == Code::kUnavailable) return skipped->second;
+  }
+  return Error{Code::kCorrupt,
+               folder +
+                   ": every checkpoint is damaged; restore one from a copy, or start over with "
+                   "--fresh:" +
+                   all};
+}
+
+bool IsOneCheckpoint(const std::string& path) {
+  std::error_code error;
+  return ParseStepName(std::filesystem::path(path).filename().string()).has_value() ||
+         std::filesystem::exists(path + "/" + std::string(kManifestName), error);
+}
+
+std::string WithoutSlash(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path;
+}
+
+Result<Loaded> LoadOne(const std::string& path, const std::atomic<bool>* cancel, WorkCounter* counter) {
+  Patience patience(cancel);
+  while (true) {
+    auto loaded = LoadFolderWithinMemory(path, cancel, counter);
+    if (loaded.ok() || !patience.TryAgain(loaded.error())) return loaded;
+  }
+}
+
+// Loads the checkpoint that `identity.from` names.
+Result<Loaded> LoadFrom(const Identity& identity, const std::atomic<bool>* cancel, WorkCounter* counter) {
+  const std::string from = WithoutSlash(identity.from);
+  if (!IsOneCheckpoint(from)) return LoadNewestOf(from, identity, cancel, counter);
+  RM_ASSIGN(Loaded loaded, LoadOne(from, cancel, counter));
+  return Accept(from, std::move(loaded), identity);
+}
+
 }  // namespace
 
 std::span<const float> Loaded::Part::Floats() const {
@@ -61,41 +236,23 @@ const Loaded::Part* Loaded::Find(const std::string& name) const {
   return nullptr;
 }
 
-Result<Loaded> LoadNewest(const std::string& folder, const std::string& expected_model,
+Result<Loaded> LoadNewest(const std::string& folder, const Identity& identity,
                           const std::atomic<bool>* cancel, WorkCounter* counter) {
-  RM_ASSIGN(const std::vector<int64_t> steps, StepsIn(folder));
-  std::vector<std::string> skipped;
-  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    auto loaded = LoadFolderWithinMemory(folder + "/" + StepName(*step), cancel, counter);
-    if (!loaded.ok()) {
-      // Fall back to an older checkpoint only after damage (or a failed read). If this process may not read
-      // it, has too little memory, or does not know its version, a silent fallback would lose steps.
-      const Code code = loaded.error().code;
-      if (code != Code::kCorrupt && code != Code::kUnavailable) return loaded;
-      skipped.push_back(loaded.error().message);
-      continue;
-    }
-    if (!expected_model.empty() && loaded->model != expected_model) {
-      return Error{
-          Code::kInvalid,
-          fmt::format("{}: is a checkpoint of another model or data ({}, this job is {}); give the job "
-                      "another folder (--out, spec.checkpoint.path), or start over with --fresh",
-                      loaded->path, loaded->model, expected_model)};
-    }
-    loaded->skipped = std::move(skipped);
-    return loaded;
-  }
-  if (skipped.empty()) return Error{Code::kNotFound, folder + ": has no checkpoint"};
-  std::string all;
-  for (const std::string& why : skipped) all += "\n  " + why;
-  return Error{Code::kCorrupt,
-               folder +
-                   ": every checkpoint is damaged; restore one from a copy, or start over with "
-                   "--fresh:" +
-                   all};
+  auto own = LoadNewestOf(folder, identity, cancel, counter);
+  if (own.ok() || own.error().code != Code::kNotFound || identity.from.empty()) return own;
+  const auto found = LoadFrom(identity, cancel, counter);
+  if (!found.ok()) return found.error().In("spec.checkpoint.from");
+  return found;
 }
 
-Newest FindNewest(const std::string& folder, const std::string& expected_model) {
+Result<Loaded> LoadNewest(const std::string& folder, const std::string& expected_model,
+                          const std::atomic<bool>* cancel, WorkCounter* counter) {
+  Identity identity;
+  identity.model = expected_model;
+  return LoadNewest(folder, identity, cancel, counter);
+}
+
+Newest FindNewest(const std::string& folder, const Identity& identity) {
   const auto steps = StepsIn(folder);
   if (!steps.ok()) return {-1, steps.error().message};
   Newest newest;
@@ -106,11 +263,11 @@ Newest FindNewest(const std::string& folder, const std::string& expected_model) 
     const Status whole = manifest.ok() ? CheckSizes(path, *manifest) : Status(manifest.error());
     if (!whole.ok()) {
       skipped += "; skipped " + whole.error().message;
-    } else if (manifest->model != expected_model) {
-      return {-1, path + " is a checkpoint of another model or data"};
-    } else {
-      newest.step = *step;
+      continue;
     }
+    const auto accepted = Accept(folder, path, manifest->step, manifest->model, manifest->meta, identity);
+    if (!accepted.ok()) return {-1, accepted.error().message};
+    newest.step = *step;
   }
   newest.text = newest.step < 0 ? folder + " has no checkpoint"
                                 : fmt::format("the newest in {} is of step {}", folder, newest.step);
@@ -118,17 +275,20 @@ Newest FindNewest(const std::string& folder, const std::string& expected_model) 
   return newest;
 }
 
+Newest FindNewest(const std::string& folder, const std::string& expected_model) {
+  Identity identity;
+  identity.model = expected_model;
+  return FindNewest(folder, identity);
+}
+
 Result<Loaded> Load(const std::string& path, WorkCounter* counter) {
-  std::string folder = path;
-  while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
+  const std::string folder = WithoutSlash(path);
+  if (!IsOneCheckpoint(folder)) return LoadNewest(folder, "", nullptr, counter);
   std::error_code error;
-  const bool single = ParseStepName(std::filesystem::path(folder).filename().string()).has_value() ||
-                      std::filesystem::exists(folder + "/" + std::string(kManifestName), error);
-  if (!single) return LoadNewest(folder, "", nullptr, counter);
   if (!std::filesystem::is_directory(folder, error)) {
     return Error{Code::kNotFound, folder + ": is not a folder; give a checkpoint folder (.../step-...)"};
   }
-  return LoadFolderWithinMemory(folder, nullptr, counter);
+  return LoadOne(folder, nullptr, counter);
 }
 
 std::vector<int64_t> List(const std::string& folder) {

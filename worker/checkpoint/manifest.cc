@@ -83,6 +83,9 @@ Result<Manifest> ParseBody(const Json& body) {
   RM_ASSIGN(manifest.step, JsonInt(body, "step"));
   if (manifest.step < 0) return Error{Code::kInvalid, "step: must not be negative"};
   RM_ASSIGN(manifest.model, JsonString(body, "model"));
+  if (body.contains("state")) {
+    RM_ASSIGN(manifest.state, JsonString(body, "state"));
+  }
   const auto meta = body.find("meta");
   if (meta == body.end()) return Error{Code::kInvalid, "meta: required"};
   manifest.meta = *meta;
@@ -101,8 +104,9 @@ Result<Manifest> ParseBody(const Json& body) {
 
 size_t ElementBytes(std::string_view type) {
   static const std::map<std::string_view, size_t> kBytes = {
-      {"bool", 1}, {"u8", 1},  {"i8", 1},  {"u16", 2}, {"i16", 2}, {"f16", 2}, {"bf16", 2},
-      {"u32", 4},  {"i32", 4}, {"f32", 4}, {"u64", 8}, {"i64", 8}, {"f64", 8}};
+      {"bool", 1}, {"u8", 1},  {"i8", 1},  {"f8_e4m3", 1}, {"f8_e5m2", 1}, {"f8_e8m0", 1},
+      {"u16", 2},  {"i16", 2}, {"f16", 2}, {"bf16", 2},    {"u32", 4},     {"i32", 4},
+      {"f32", 4},  {"u64", 8}, {"i64", 8}, {"f64", 8},     {"c64", 8},     {"c128", 16}};
   const auto found = kBytes.find(type);
   return found == kBytes.end() ? 0 : found->second;
 }
@@ -126,11 +130,12 @@ std::string EncodeManifest(const Manifest& manifest) {
     arrays.push_back(
         {{"name", array.name}, {"type", array.type}, {"bytes", array.bytes}, {"chunks", std::move(chunks)}});
   }
-  const Json body = {{"format", kFormat},
-                     {"step", manifest.step},
-                     {"model", manifest.model},
-                     {"meta", manifest.meta},
-                     {"arrays", std::move(arrays)}};
+  Json body = {{"format", kFormat},
+               {"step", manifest.step},
+               {"model", manifest.model},
+               {"meta", manifest.meta},
+               {"arrays", std::move(arrays)}};
+  if (!manifest.state.empty()) body["state"] = manifest.state;
   return SealManifest(DumpJson(body));
 }
 

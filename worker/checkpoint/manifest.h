@@ -38,12 +38,14 @@ struct ArrayEntry {
 struct Manifest {
   int64_t step = 0;
   std::string model;
+  std::string state = {};  // Snapshot::state; empty: unknown
   Json meta;
   std::vector<ArrayEntry> arrays;
   bool operator==(const Manifest&) const = default;
 };
 
-// Returns the bytes of one element of a type: bool, u8 to u64, i8 to i64, f16, bf16, f32, f64; 0: unknown.
+// Returns the bytes of one element of a type: bool, u8 to u64, i8 to i64, f8_e4m3, f8_e5m2, f8_e8m0, f16,
+// bf16, f32, f64, c64, c128; 0: unknown.
 size_t ElementBytes(std::string_view type);
 
 std::string EncodeManifest(const Manifest& manifest);

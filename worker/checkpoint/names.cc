@@ -55,4 +55,10 @@ bool IsChunkName(std::string_view name) {
   return digits.size() >= 5 && digits.size() <= 12 && AllDigits(digits);
 }
 
+bool IsOurFile(std::string_view name) {
+  return name == kManifestName || name == kLockName || IsChunkName(name);
+}
+
+bool IsSillyName(std::string_view name) { return name.starts_with(".nfs"); }
+
 }  // namespace ringmaster::checkpoint

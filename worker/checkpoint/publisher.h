@@ -5,7 +5,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,7 @@
 #include "base/result.h"
 #include "worker/checkpoint/file_system.h"
 #include "worker/checkpoint/manifest.h"
+#include "worker/checkpoint/temporary.h"
 
 namespace ringmaster::checkpoint {
 
@@ -29,6 +32,9 @@ struct Copy {
   std::string model;
   Json meta;
   std::vector<Array> arrays;
+  // As those of a Snapshot.
+  std::string state;
+  std::optional<std::string> attempt;
 };
 
 class Publisher {
@@ -37,15 +43,21 @@ class Publisher {
             size_t chunk_bytes = kChunkBytes);
 
   // When this returns Ok, a complete checkpoint of copy.step is on the disk and survives a loss of power:
-  // either this copy, or an existing checkpoint that verified.
+  // either this copy, or an existing checkpoint of the same state that verified. Errors: kConflict when the
+  // folder belongs to a newer attempt of the run, or has a checkpoint of the step of another run; then
+  // nothing has changed.
   Status Publish(const Copy& copy);
 
  private:
   Status Write(const Copy& copy, const std::string& folder);
   Result<ArrayEntry> WriteArray(const Copy::Array& array, const std::string& folder, int64_t* next_chunk);
-  Status MoveIntoPlace(const std::string& from, int64_t step, const std::string& model);
+  Status WriteFile(const std::string& path, std::span<const std::byte> bytes);
+  // REQUIRES: the lock of the folder is held.
+  Status CheckOwner(const Copy& copy) const;
+  Status MoveIntoPlace(Temporary* from, const Copy& copy);
+  Result<bool> IsGood(const Copy& copy);
   bool IsGood(int64_t step, const std::string& model);
-  Status RemoveOld(const std::string& model);
+  void RemoveOld(const std::string& model);
 
   FileSystem* files_;
   std::string folder_;

@@ -28,8 +28,26 @@ constexpr time_t kStaleWithoutLocks_s = 24 * 60 * 60;
 enum class Lock { kTaken, kHeldByAnother, kUnsupported };
 
 Lock TryLock(const Fd& file) {
-  if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0) return Lock::kTaken;
-  return errno == EWOULDBLOCK ? Lock::kHeldByAnother : Lock::kUnsupported;
+  while (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EINTR) return errno == EWOULDBLOCK ? Lock::kHeldByAnother : Lock::kUnsupported;
+  }
+  return Lock::kTaken;
+}
+
+// Returns whether the path is a folder, and no link to one.
+bool IsRealFolder(const std::string& path) {
+  struct stat info {};
+  return ::lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+Status GoneIsFine(const Status& removed) {
+  return removed.ok() || removed.error().code == Code::kNotFound ? Ok() : removed;
+}
+
+bool HasForeignFiles(const std::string& folder) {
+  const std::vector<std::string> names = NamesIn(folder);
+  return std::any_of(names.begin(), names.end(),
+                     [](const std::string& name) { return !IsOurFile(name) && !IsSillyName(name); });
 }
 
 // Returns whether the open file is still the one at this path.
@@ -61,8 +79,8 @@ bool MayRemove(const Fd& lock, const std::string& folder) {
 }  // namespace
 
 FolderLock::FolderLock(const std::string& parent)
-    : lock_(
-          ::open((parent + "/" + std::string(kFolderLockName)).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+    : lock_(::open((parent + "/" + std::string(kFolderLockName)).c_str(),
+                   O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666)) {
   if (!lock_.valid()) return;
   const Time deadline = Now() + kLongestWait;
   while (TryLock(lock_) == Lock::kHeldByAnother) {
@@ -98,27 +116,42 @@ Result<Temporary> Temporary::Create(FileSystem* files, const std::string& parent
       fmt::format("{}: no free name for a temporary folder; remove the step-*.tmp-* folders", parent)};
 }
 
-Status RemoveWithFiles(FileSystem* files, const std::string& path) {
-  const auto gone_is_fine = [](const Status& removed) {
-    return removed.ok() || removed.error().code == Code::kNotFound ? Ok() : removed;
-  };
-  // Remove the lock file last: while it exists and is locked, no other process touches this folder.
-  for (const std::string& name : NamesIn(path)) {
-    if (name != kLockName) RM_TRY(gone_is_fine(files->RemoveFile(path + "/" + name)));
+Status Temporary::Remove(FileSystem* files) { return RemoveWithFiles(files, path_, &lock_); }
+
+Status RemoveWithFiles(FileSystem* files, const std::string& path, Fd* lock) {
+  const std::string lock_path = path + "/" + std::string(kLockName);
+  // First the manifest: without it, the rest is no checkpoint. Last the lock: while it exists and is locked,
+  // no other process touches this folder.
+  for (const bool manifest : {true, false}) {
+    for (const std::string& name : NamesIn(path)) {
+      if (!IsOurFile(name) || name == kLockName || (name == kManifestName) != manifest) continue;
+      RM_TRY(GoneIsFine(files->RemoveFile(path + "/" + name)));
+    }
   }
-  RM_TRY(gone_is_fine(files->RemoveFile(path + "/" + std::string(kLockName))));
+  RM_TRY(GoneIsFine(files->RemoveFile(lock_path)));
+  if (lock != nullptr) lock->Reset();
+  if (HasForeignFiles(path)) return Ok();
   const Status removed = files->RemoveFolder(path);
   // Since then, Sweep in another process may have created the lock again. It then holds it, and removes the
-  // folder.
+  // folder. A file that a process still has open keeps the folder on NFS; a later sweep removes it.
   const std::vector<std::string> left = NamesIn(path);
-  const bool swept =
-      std::all_of(left.begin(), left.end(), [](const auto& name) { return name == kLockName; });
-  if (!removed.ok() && removed.error().code == Code::kAlreadyExists && swept) return Ok();
-  return gone_is_fine(removed);
+  const bool later = std::all_of(left.begin(), left.end(),
+                                 [](const auto& name) { return name == kLockName || IsSillyName(name); });
+  if (!removed.ok() && removed.error().code == Code::kAlreadyExists && later) return Ok();
+  return GoneIsFine(removed);
+}
+
+bool IsDiscardable(const std::string& parent, int64_t step) {
+  const std::string path = parent + "/" + StepName(step);
+  if (!IsRealFolder(path)) return false;
+  const std::vector<std::string> names = NamesIn(path);
+  return names.empty() || std::any_of(names.begin(), names.end(), IsOurFile);
 }
 
 Status Discard(FileSystem* files, const std::string& parent, int64_t step, std::string_view unique) {
   const std::string from = parent + "/" + StepName(step);
+  if (!IsDiscardable(parent, step)) return Ok();
+  if (HasForeignFiles(from)) return RemoveWithFiles(files, from);
   Status moved = Ok();
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     const std::string to = parent + "/" + TemporaryName(step, fmt::format("{}-old-{}", unique, attempt));
@@ -134,12 +167,16 @@ void Sweep(FileSystem* files, const std::string& parent) {
   for (const std::string& name : NamesIn(parent)) {
     if (!IsTemporaryName(name)) continue;
     const std::string folder = parent + "/" + name;
+    if (!IsRealFolder(folder)) continue;
+    const std::vector<std::string> names = NamesIn(folder);
+    if (!names.empty() && std::none_of(names.begin(), names.end(), IsOurFile))
+      continue;  // no file of a writer
     const std::string lock_path = folder + "/" + std::string(kLockName);
     // O_CREAT: a writer that has created the folder, but not yet its lock, finds it locked and takes another
     // name.
-    const Fd lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+    Fd lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666));
     if (!lock.valid() || !MayRemove(lock, folder)) continue;
-    const Status removed = RemoveWithFiles(files, folder);
+    const Status removed = RemoveWithFiles(files, folder, &lock);
     (void)removed;  // the next sweep tries again
   }
 }

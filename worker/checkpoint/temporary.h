@@ -8,6 +8,9 @@
 // process may remove a temporary folder only while it holds that lock, so the folder of a live writer is
 // never removed, however slow the writer is. On a file system without locks, only folders untouched for a day
 // are removed.
+//
+// Only files that a writer creates are removed. Links to folders are never followed and never removed, and a
+// folder in which a user has put something stays, without our files.
 #pragma once
 
 #include <string>
@@ -37,6 +40,8 @@ class Temporary {
   static Result<Temporary> Create(FileSystem* files, const std::string& parent, int64_t step,
                                   std::string_view unique);
   const std::string& path() const { return path_; }
+  // Removes the folder and releases the lock.
+  Status Remove(FileSystem* files);
 
  private:
   Temporary(std::string path, Fd lock) : path_(std::move(path)), lock_(std::move(lock)) {}
@@ -45,11 +50,18 @@ class Temporary {
 };
 
 // Removes a published checkpoint. It is first renamed to a temporary name, so that a partly removed
-// checkpoint never looks complete, and so that Sweep completes the removal if this process dies.
+// checkpoint never looks complete, and so that Sweep completes the removal if this process dies. If it has
+// files that no writer creates, it keeps its name and those files, and loses its MANIFEST first. A link
+// stays.
 Status Discard(FileSystem* files, const std::string& parent, int64_t step, std::string_view unique);
 
-// Removes a folder and the files in it; succeeds if it does not exist.
-Status RemoveWithFiles(FileSystem* files, const std::string& path);
+// Returns whether there is something in `parent` that Discard would remove of this step.
+bool IsDiscardable(const std::string& parent, int64_t step);
+
+// Removes our files in a folder, and the folder, if nothing else is in it; succeeds if it does not exist.
+// `lock`, if not null, is that of the folder's LOCK. It is closed before the folder is removed: NFS keeps a
+// removed file under another name as long as it is open.
+Status RemoveWithFiles(FileSystem* files, const std::string& path, Fd* lock = nullptr);
 
 // Removes temporary folders of dead writers, as far as possible.
 void Sweep(FileSystem* files, const std::string& parent);

@@ -44,7 +44,10 @@ Result<Manifest> ReadManifest(const std::string& folder) {
 
 Status ReadChunk(const std::string& folder, const Chunk& chunk, std::span<std::byte> to) {
   const std::string path = folder + "/" + chunk.file;
-  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  Fd file;
+  do {
+    file = Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  } while (!file.valid() && errno == EINTR);
   if (!file.valid()) {
     if (errno == ENOENT) return Error{Code::kCorrupt, path + ": is missing"};
     return ErrnoError("open " + path, errno);
@@ -73,7 +76,8 @@ Status CheckSizes(const std::string& folder, const Manifest& manifest) {
       const std::string path = folder + "/" + chunk.file;
       std::error_code error;
       const auto size = fs::file_size(path, error);
-      if (error) return Error{Code::kCorrupt, path + ": is missing"};
+      if (error == std::errc::no_such_file_or_directory) return Error{Code::kCorrupt, path + ": is missing"};
+      if (error) return ErrnoError("stat " + path, error.value());
       if (size != static_cast<uintmax_t>(chunk.bytes))
         return WrongSize(path, static_cast<int64_t>(size), chunk);
     }

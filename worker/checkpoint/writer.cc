@@ -2,6 +2,8 @@
 
 // A Writer that runs a Publisher in a background thread.
 #include <exception>
+#include <functional>
+#include <map>
 #include <new>
 #include <optional>
 #include <set>
@@ -45,7 +47,8 @@ class BackgroundWriter final : public Writer {
     CheckSnapshot(snapshot);
     MutexLock lock(mutex_);
     while (busy_) changed_.Wait(lock);
-    if (published_.contains(snapshot.step) && model_ == snapshot.model) return Ok();
+    const auto found = published_.find(snapshot.step);
+    if (found != published_.end() && found->second == snapshot.state && model_ == snapshot.model) return Ok();
     // The thread does not use copy_ while busy_ is false.
     try {
       Fill(snapshot);
@@ -78,7 +81,7 @@ class BackgroundWriter final : public Writer {
       unreported_.reset();
       return error;
     }
-    return published_.empty() ? -1 : *published_.rbegin();
+    return published_.empty() ? -1 : published_.rbegin()->first;
   }
 
   Status Wait() override {
@@ -94,6 +97,9 @@ class BackgroundWriter final : public Writer {
     copy_.step = snapshot.step;
     copy_.model = snapshot.model;
     copy_.meta = snapshot.meta;
+    copy_.state = snapshot.state;
+    copy_.attempt = snapshot.attempt;
+    hash_state_ = snapshot.hash_state;
     copy_.arrays.resize(snapshot.arrays.size());
     for (size_t i = 0; i < snapshot.arrays.size(); ++i) {
       const Array& from = snapshot.arrays[i];
@@ -112,7 +118,7 @@ class BackgroundWriter final : public Writer {
       const Status outcome = PublishCopy();
       lock.Lock();
       if (outcome.ok()) {
-        published_.insert(copy_.step);
+        published_[copy_.step] = copy_.state;
         model_ = copy_.model;
       } else {
         unreported_ = outcome.error();
@@ -125,21 +131,38 @@ class BackgroundWriter final : public Writer {
 
   Status PublishCopy() {
     try {
+      RM_TRY(CheckCopy());
       return publisher_.Publish(copy_);
     } catch (const std::exception& e) {
       return Error{Code::kExhausted, fmt::format("checkpoint of step {}: {}", copy_.step, e.what())};
     }
   }
 
+  // The copy is what is written, and the members of the run have compared the hashes of the original: a bit
+  // that memory changed meanwhile must not become the only state.
+  Status CheckCopy() {
+    if (hash_state_ == nullptr) return Ok();
+    std::vector<Array> arrays;
+    for (Copy::Array& array : copy_.arrays) arrays.push_back({array.name, array.type, array.bytes});
+    const std::string state = hash_state_(arrays);
+    if (state == copy_.state) return Ok();
+    return Error{
+        Code::kCorrupt,
+        fmt::format("checkpoint of step {}: the copy of the state has the hashes {} instead of {}: the "
+                    "memory of this worker has changed it",
+                    copy_.step, state, copy_.state)};
+  }
+
   // Not guarded by mutex_: the thread uses them while busy_ is true, the owner while it is false.
   Publisher publisher_;
   Copy copy_;
+  std::function<std::string(const std::vector<Array>&)> hash_state_;
 
   Mutex mutex_;
   CondVar changed_;
   bool busy_ RM_GUARDED_BY(mutex_) = false;  // a write is in progress
   bool stop_ RM_GUARDED_BY(mutex_) = false;
-  std::set<int64_t> published_ RM_GUARDED_BY(mutex_);
+  std::map<int64_t, std::string> published_ RM_GUARDED_BY(mutex_);  // with their states
   std::string model_ RM_GUARDED_BY(mutex_);
   std::optional<Error> unreported_ RM_GUARDED_BY(mutex_);  // for Poll
   Status last_ RM_GUARDED_BY(mutex_);                      // for Wait

@@ -74,7 +74,7 @@ TEST(Loader, FindsTheNewestWithoutReadingIt) {
   PublishSmall(folder.path(), 7);
   EXPECT_EQ(FindNewest(folder.path(), kModel).step, 7);
   EXPECT_EQ(FindNewest(folder.path(), "feedfeedfeedfeed").step, -1);
-  EXPECT_THAT(FindNewest(folder.path(), "feedfeedfeedfeed").text, HasSubstr("another model or data"));
+  EXPECT_THAT(FindNewest(folder.path(), "feedfeedfeedfeed").text, HasSubstr("another run"));
   WriteText(folder.path() + "/step-000000000007/MANIFEST", "torn");
   const Newest newest = FindNewest(folder.path(), kModel);
   EXPECT_EQ(newest.step, 5);

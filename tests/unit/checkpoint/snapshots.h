@@ -17,6 +17,7 @@
 #include "base/rng.h"
 #include "tests/temp_folder.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/names.h"
 #include "worker/checkpoint/publisher.h"
 
 namespace ringmaster::checkpoint {
@@ -33,7 +34,7 @@ class Folder : public TempFolder {
     std::vector<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(path())) {
       const std::string name = entry.path().filename().string();
-      if (name != ".lock") names.push_back(name);
+      if (name != kFolderLockName) names.push_back(name);
     }
     std::sort(names.begin(), names.end());
     return names;
@@ -61,7 +62,12 @@ inline Copy MakeCopy(int64_t step, const std::string& model = kModel, size_t par
 }
 
 inline Snapshot Borrow(const Copy& copy) {
-  Snapshot snapshot{copy.step, copy.model, copy.meta, {}};
+  Snapshot snapshot;
+  snapshot.step = copy.step;
+  snapshot.model = copy.model;
+  snapshot.meta = copy.meta;
+  snapshot.state = copy.state;
+  snapshot.attempt = copy.attempt;
   for (const Copy::Array& array : copy.arrays)
     snapshot.arrays.push_back({array.name, array.type, array.bytes});
   return snapshot;

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Two attempts of one run live at once, since a node that was declared dead is not. Whenever the newer one
+// takes the folder over, the older one changes nothing afterwards.
+#include <gmock/gmock.h>
+
+#include <thread>
+
+#include "tests/unit/checkpoint/snapshots.h"
+#include "worker/checkpoint/attempt.h"
+
+namespace ringmaster::checkpoint {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// Lets a newer attempt take the folder over, and publish, before change number `at` (from 0).
+class TakenOverFiles final : public FileSystem {
+ public:
+  TakenOverFiles(std::string folder, int at) : folder_(std::move(folder)), left_(at) {}
+  bool taken() const { return left_ < 0; }
+
+  Status MakeFolder(const std::string& path) override { return Count(), real_.MakeFolder(path); }
+  Result<Fd> Create(const std::string& path) override { return Count(), real_.Create(path); }
+  Status Write(const Fd& file, const std::string& path, std::span<const std::byte> bytes) override {
+    return Count(), real_.Write(file, path, bytes);
+  }
+  Status Sync(const Fd& file, const std::string& path) override { return Count(), real_.Sync(file, path); }
+  Status SyncFolder(const std::string& path) override { return Count(), real_.SyncFolder(path); }
+  Status Rename(const std::string& from, const std::string& to) override {
+    return Count(), real_.Rename(from, to);
+  }
+  Status RemoveFile(const std::string& path) override { return Count(), real_.RemoveFile(path); }
+  Status RemoveFolder(const std::string& path) override { return Count(), real_.RemoveFolder(path); }
+
+ private:
+  void Count() {
+    if (left_-- != 0) return;
+    // In another process, since it waits for the lock of the folder, if this one holds it.
+    child_ = std::thread([folder = folder_] {
+      const auto attempt = TakeFolder(folder, "newer");
+      ASSERT_TRUE(attempt.ok()) << attempt.error().message;
+    });
+  }
+
+ public:
+  void Join() {
+    if (child_.joinable()) child_.join();
+  }
+
+ private:
+  FileSystem& real_ = PosixFiles();
+  const std::string folder_;
+  int left_;
+  std::thread child_;
+};
+
+TEST(TwoAttempts, TheOlderOneWritesNothingAfterTheNewerOneBegan) {
+  const Folder folder;
+  const std::string older = TakeFolder(folder.path(), "older").value();
+  const std::string newer = TakeFolder(folder.path(), "newer").value();
+  EXPECT_NE(older, newer);
+  EXPECT_EQ(OwnerOf(folder.path()).value(), newer);
+  Copy copy = MakeCopy(5);
+  copy.attempt = older;
+  Publisher publisher(&PosixFiles(), folder.path(), 1, "older", kSmallChunk);
+  const Status published = publisher.Publish(copy);
+  ASSERT_FALSE(published.ok());
+  EXPECT_EQ(published.error().code, Code::kConflict);
+  EXPECT_THAT(published.error().message, HasSubstr("newer attempt"));
+  EXPECT_THAT(List(folder.path()), ElementsAre());
+  copy.attempt = newer;
+  Publisher owner(&PosixFiles(), folder.path(), 1, "newer", kSmallChunk);
+  EXPECT_TRUE(owner.Publish(copy).ok());
+}
+
+// Whenever the folder changes hands during a publication, it is published before the newer attempt looks, or
+// not at all; and old checkpoints are removed only by the owner.
+TEST(TwoAttempts, AtEachChangeOfAPublication) {
+  for (int at = 0;; ++at) {
+    const Folder folder;
+    for (const int64_t step : {1, 2}) PublishSmall(folder.path(), step, 5);
+    Copy copy = MakeCopy(3);
+    copy.attempt = TakeFolder(folder.path(), "older").value();
+    TakenOverFiles files(folder.path(), at);
+    Publisher publisher(&files, folder.path(), 1, "older", kSmallChunk);
+    const Status published = publisher.Publish(copy);
+    files.Join();
+    if (!files.taken()) {
+      EXPECT_GT(at, 10);
+      break;
+    }
+    const std::vector<int64_t> left = List(folder.path());
+    const std::string owner = OwnerOf(folder.path()).value();
+    EXPECT_THAT(owner, HasSubstr("newer"));
+    if (!published.ok()) {
+      EXPECT_EQ(published.error().code, Code::kConflict) << published.error().message;
+      EXPECT_THAT(left, ElementsAre(1, 2)) << at;
+    }
+    // From now on the older attempt changes nothing.
+    copy.step = 4;
+    EXPECT_EQ(publisher.Publish(copy).error().code, Code::kConflict);
+    EXPECT_EQ(List(folder.path()), left);
+    const auto loaded = LoadNewest(folder.path(), kModel);
+    ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+    ExpectWhole(*loaded);
+  }
+}
+
+}  // namespace
+}  // namespace ringmaster::checkpoint
