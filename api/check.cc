@@ -15,7 +15,9 @@ namespace {
 
 class Checker {
  public:
-  explicit Checker(std::vector<Problem>& problems) : problems_(problems) {}
+  // `unknown`: null unless the object is stored.
+  Checker(std::vector<Problem>& problems, std::vector<std::string>* unknown)
+      : problems_(problems), unknown_(unknown) {}
 
   void Value(const Node& node, const Schema& schema, const Path& path) {
     if (node.reported) return;
@@ -43,6 +45,10 @@ class Checker {
   }
 
  private:
+  // Whether the field is the labels or the annotations of the object itself.
+  static bool IsTags(const Schema& schema, const Schema& field) {
+    return schema.type == Type::kObject && schema.name == "metadata" && field.type == Type::kMap;
+  }
   void Add(const Path& path, const Node& node, std::string message) {
     Add(path, node.mark, std::move(message));
   }
@@ -57,12 +63,17 @@ class Checker {
     }
     for (const Member& member : node.members) {
       if (const Schema* field = schema.Find(member.key)) {
+        if (unknown_ != nullptr && IsTags(schema, *field)) continue;
         if (!member.value.IsNull()) Value(member.value, *field, path.Child(member.key));
         continue;
       }
       const bool ignored =
           std::find(schema.ignored.begin(), schema.ignored.end(), member.key) != schema.ignored.end();
       if (ignored || schema.open || schema.type == Type::kAnyObject || member.value.reported) continue;
+      if (unknown_ != nullptr) {
+        if (unknown_->size() < kMaxProblems) unknown_->push_back(path.Child(member.key).ToString());
+        continue;
+      }
       Add(path.Child(member.key), member.mark, "unknown field" + SuggestField(schema, member.key));
     }
     for (const Schema& field : schema.fields) {
@@ -175,12 +186,18 @@ class Checker {
   }
 
   std::vector<Problem>& problems_;
+  std::vector<std::string>* const unknown_;
 };
 
 }  // namespace
 
 void CheckTree(const Node& node, const Schema& schema, std::vector<Problem>& problems) {
-  Checker(problems).Value(node, schema, Path{});
+  Checker(problems, nullptr).Value(node, schema, Path{});
+}
+
+void CheckStored(const Node& node, const Schema& schema, std::vector<Problem>& problems,
+                 std::vector<std::string>& unknown) {
+  Checker(problems, &unknown).Value(node, schema, Path{});
 }
 
 std::string OneOf(const Rules& rules) {

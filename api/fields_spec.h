@@ -30,7 +30,7 @@ struct Table<Metadata> {
         {.max_length = 63, .max_items = 100'000, .form = Form::kLabelValue, .key_form = Form::kQualifiedName},
         "Kubernetes labels."),
       F("annotations", &Metadata::annotations,
-        {.max_length = 262'144, .max_items = 100'000, .form = Form::kAny, .key_form = Form::kQualifiedName},
+        {.max_length = 262'144, .max_items = 100'000, .form = Form::kAny, .key_form = Form::kAnnotation},
         "Kubernetes annotations."));
   static constexpr std::array<std::string_view, 11> kIgnored = {"creationTimestamp",
                                                                 "deletionGracePeriodSeconds",
@@ -265,9 +265,12 @@ template <>
 struct Table<Lifecycle> {
   static constexpr auto kFields = std::tuple(
       F("activeDeadlineSeconds", &Lifecycle::activeDeadlineSeconds, {.min = 0, .max = 10LL * kYearSeconds},
-        "The job fails when it is active for longer than this. 0: no limit."),
+        "The job fails when it is active for longer than this. Time while it is suspended, or waits in a "
+        "queue "
+        "or for nodes, does not count. 0: no limit."),
       F("ttlSecondsAfterFinished", &Lifecycle::ttlSecondsAfterFinished,
-        {.min = 0, .max = 10LL * kYearSeconds}, "The operator deletes the finished job after this time."),
+        {.min = 0, .max = 10LL * kYearSeconds},
+        "The operator deletes the finished job after this time. Default: it stays until a user deletes it."),
       F("cleanPods", &Lifecycle::cleanPods, {.max_length = 16, .values = "None|Running|All"},
         "Which pods of a finished job the operator deletes."),
       F("success", &Lifecycle::success, {.max_length = 16, .values = "AllWorkers|Rank0|Chief|Launcher"},

@@ -15,9 +15,10 @@ namespace ringmaster::api {
 namespace {
 
 #define RM_LABEL "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+#define RM_ANY_LABEL "[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?"
 #define RM_NAME_PART "[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
 
-constexpr std::array<FormText, 14> kForms = {{
+constexpr std::array<FormText, 15> kForms = {{
     {"^[^\\x00]*$", "not contain a NUL character"},
     {"^[-+]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][-+]?[0-9]{1,2})?$",
      "be a decimal number such as \"0.1\" or \"3e-4\""},
@@ -37,10 +38,12 @@ constexpr std::array<FormText, 14> kForms = {{
     {"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?Z$",
      "be a time such as 2026-01-02T03:04:05Z"},
     {"^[A-Za-z_][A-Za-z0-9_]*([.][A-Za-z_][A-Za-z0-9_]*)*$", "be the name of a Python module such as torch"},
+    {"^(" RM_ANY_LABEL "([.]" RM_ANY_LABEL ")*/)?" RM_NAME_PART "$", "be a name such as example.com/my-name"},
     {"", "be text"},
 }};
 
 #undef RM_LABEL
+#undef RM_ANY_LABEL
 #undef RM_NAME_PART
 
 }  // namespace

@@ -17,10 +17,13 @@ namespace ringmaster::api {
 namespace {
 
 // Converts a tree to a job and collects all problems. `known` has the problems of the text itself.
-Loaded Decode(const Node& root, std::vector<Problem> known) {
+Loaded Decode(const Node& root, std::vector<Problem> known, bool stored = false) {
   Loaded loaded;
   loaded.problems = std::move(known);
-  CheckTree(root, JobSchema(), loaded.problems);
+  if (stored)
+    CheckStored(root, JobSchema(), loaded.problems, loaded.unknown);
+  else
+    CheckTree(root, JobSchema(), loaded.problems);
   ReadValue(root, loaded.job);
   const size_t before = loaded.problems.size();
   if (before < kMaxProblems) CheckRules(loaded.job, loaded.problems);
@@ -97,6 +100,12 @@ Loaded FromJson(const Json& value) {
   auto root = NodeFromJson(value);
   if (!root.ok()) return {{}, {{"", root.error().message}}};
   return Decode(*root, {});
+}
+
+Loaded FromStored(const Json& value) {
+  auto root = NodeFromJson(value);
+  if (!root.ok()) return {{}, {{"", root.error().message}}};
+  return Decode(*root, {}, true);
 }
 
 Json ToJson(const TrainingJob& job) { return WriteValue(job); }

@@ -29,6 +29,7 @@ struct Problem {
 struct Loaded {
   TrainingJob job;  // valid only when `problems` is empty
   std::vector<Problem> problems;
+  std::vector<std::string> unknown{};  // FromStored: paths of the fields that this version does not know
 };
 
 // Parses YAML (JSON is YAML), applies `sets`, sets defaults and validates. `sets` are the spec.path=value
@@ -41,6 +42,11 @@ std::vector<Loaded> LoadYamlDocuments(std::string_view text);
 
 // Reads the JSON of the API server and of the wire format.
 Loaded FromJson(const Json& value);
+
+// Reads an object that the API server has stored, as FromJson. A newer CRD may have admitted more than this
+// version knows, so unknown fields are no problems, and labels and annotations, which others set, are not
+// checked.
+Loaded FromStored(const Json& value);
 
 // Omits values that are empty or equal to the default. FromJson(ToJson(job)) == job.
 Json ToJson(const TrainingJob& job);

@@ -26,12 +26,13 @@ enum class Form : uint8_t {
   kDnsSubdomain,   // my-job.example.com
   kQualifiedName,  // example.com/name or name
   kLabelValue,
-  kResource,  // rdma/ib
-  kNetwork,   // namespace/name@interface
-  kPattern,   // a regular expression in the syntax of RE2
-  kTime,      // RFC 3339, in UTC
-  kModule,    // of Python: torch.nn
-  kAny,       // text of other programs, not checked
+  kResource,    // rdma/ib
+  kNetwork,     // namespace/name@interface
+  kPattern,     // a regular expression in the syntax of RE2
+  kTime,        // RFC 3339, in UTC
+  kModule,      // of Python: torch.nn
+  kAnnotation,  // like kQualifiedName, but the domain may have capitals: Example.COM/name
+  kAny,         // text of other programs, not checked
 };
 
 // When a field of an existing job may change.

@@ -199,10 +199,10 @@ struct Health {
 };
 
 struct Lifecycle {
-  int64_t activeDeadlineSeconds = 0;  // 0: none
-  int64_t ttlSecondsAfterFinished = 86400;
-  std::string cleanPods = "Running";   // None | Running | All
-  std::optional<std::string> success;  // AllWorkers | Rank0 | Chief | Launcher; default: launch.h
+  int64_t activeDeadlineSeconds = 0;               // 0: none
+  std::optional<int64_t> ttlSecondsAfterFinished;  // none: it stays
+  std::string cleanPods = "Running";               // None | Running | All
+  std::optional<std::string> success;              // AllWorkers | Rank0 | Chief | Launcher; default: launch.h
   bool operator==(const Lifecycle&) const = default;
 };
 

@@ -73,7 +73,7 @@ Result<api::TrainingJob> FromCluster(RenderFlags& flags) {
                                                         : flags.context.excluded_nodes)
           .emplace_back(json::Text(node, "name"));
   found->erase("status");
-  api::Loaded loaded = api::FromJson(*found);
+  api::Loaded loaded = api::FromStored(*found);
   if (!loaded.problems.empty()) return Error{Code::kInvalid, loaded.problems[0].ToString()};
   return std::move(loaded.job);
 }

@@ -94,9 +94,11 @@ Result<kube::ClientConfig> LoadClientConfig(const Flags& flags) {
 // Leader. Members are declared in the order in which they depend on each other.
 class Operator {
  public:
-  Operator(const Flags& flags, std::string identity, std::unique_ptr<kube::HttpClient> transport)
+  Operator(const Flags& flags, std::string identity, std::unique_ptr<kube::HttpClient> transport,
+           kube::WallClock clock)
       : flags_(flags),
         identity_(std::move(identity)),
+        clock_(std::move(clock)),
         http_(std::move(transport), metrics_),
         api_(http_, kube::kFieldManager, RetryCounter()),
         urgent_http_(http_, kube::RequestPriority::kUrgent, flags.renew_deadline / 2),
@@ -159,7 +161,7 @@ class Operator {
 
   kube::KubeBackend::Options BackendOptions() {
     kube::KubeBackend::Options options;
-    options.clock = kube::WallClock(Now(), kube::WallNow());
+    options.clock = clock_;
     options.namespaces = flags_.watch_namespaces;
     options.may_write = [this] { return lease_.MayWrite(); };
     options.context = [this](const control::Key&) {
@@ -207,6 +209,7 @@ class Operator {
       now.jobs_by_phase.emplace_back(core::PhaseName(static_cast<core::Phase>(i)), census.jobs[i]);
     now.pods = census.pods;
     now.gangs_waiting = census.gangs_waiting;
+    now.namespaces_denied = census.namespaces_denied;
     now.queue_lengths = std::move(census.queue_lengths);
     now.workers_by_gpu = std::move(census.workers_by_gpu);
     now.workers_with_device_fault = census.workers_with_device_fault;
@@ -303,6 +306,7 @@ class Operator {
 
   const Flags& flags_;
   const std::string identity_;
+  const kube::WallClock clock_;
   serve::Metrics metrics_;
   MeteredHttp http_;
   kube::ApiClient api_;
@@ -327,8 +331,15 @@ Status Run(const Flags& flags, const Fd& signals) {
   const std::string identity = (flags.identity.empty() ? HostName() : flags.identity) + "_" + RandomSuffix();
   RM_ASSIGN(const kube::ClientConfig config, LoadClientConfig(flags));
   log::Info("server={} identity={} version={}", config.server, identity, RINGMASTER_VERSION);
-  RM_ASSIGN(auto transport, kube::MakeHttpClient(config));
-  Operator replica(flags, identity, std::move(transport));
+  const kube::WallClock clock(Now(), kube::WallNow());
+  kube::TransportOptions options;
+  options.on_date = [clock](kube::WallTime server) {
+    if (clock.Correct(server, Now()))
+      log::Warn("clock_of_server={} effect=\"times are read and written by the API server's clock\"",
+                kube::WallSecondsText(server));
+  };
+  RM_ASSIGN(auto transport, kube::MakeHttpClient(config, options));
+  Operator replica(flags, identity, std::move(transport), clock);
   return replica.Run(signals);
 }
 

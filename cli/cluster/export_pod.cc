@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/json.h"
+#include "operator/wiring/names.h"
 
 namespace ringmaster::cli {
 
@@ -15,6 +16,10 @@ using json::Text;
 const Json& WorkerContainerOf(const Json& pod) {
   static const Json kNone;
   const Json& containers = Items(Child(pod, "spec"), "containers");
+  const std::string_view recorded =
+      Text(Child(Child(pod, "metadata"), "annotations"), wiring::kWorkerAnnotation);
+  for (const Json& container : containers)
+    if (!recorded.empty() && Text(container, "name") == recorded) return container;
   for (const Json& container : containers)
     if (Text(container, "name") == "worker") return container;
   return containers.empty() ? kNone : containers[0];

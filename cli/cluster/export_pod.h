@@ -17,7 +17,8 @@ namespace ringmaster::cli {
 Json ExportPod(const Json& worker, const std::string& job, const std::string& job_uid,
                const std::string& from, const std::string& to);
 
-// Returns the training container of a worker pod: the one named "worker", or else the first.
+// Returns the training container of a worker pod: the one that it was created with; in pods of older versions
+// the one named "worker", or else the first.
 const Json& WorkerContainerOf(const Json& pod);
 
 }  // namespace ringmaster::cli

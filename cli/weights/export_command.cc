@@ -58,7 +58,7 @@ Status ExportLocally(const std::string& path, const std::string& target) {
 
 Result<api::TrainingJob> Parsed(Json job) {
   job.erase("status");
-  api::Loaded loaded = api::FromJson(job);
+  api::Loaded loaded = api::FromStored(job);
   if (!loaded.problems.empty()) return Error{Code::kInvalid, loaded.problems[0].ToString()};
   return std::move(loaded.job);
 }

@@ -74,6 +74,18 @@ core::GangMode GangModeOf(const std::string& gang) {
   return core::GangMode::kAuto;
 }
 
+core::Job LifecycleOf(const api::Lifecycle& lifecycle) {
+  constexpr int64_t kMost = 10LL * 365 * 24 * 3600;  // of the API
+  core::Job result;
+  result.active_deadline = seconds(std::clamp<int64_t>(lifecycle.activeDeadlineSeconds, 0, kMost));
+  if (const auto ttl = lifecycle.ttlSecondsAfterFinished; ttl && *ttl >= 0)
+    result.ttl = seconds(std::min(*ttl, kMost));
+  result.clean_pods = lifecycle.cleanPods == "None"  ? core::CleanPods::kNone
+                      : lifecycle.cleanPods == "All" ? core::CleanPods::kAll
+                                                     : core::CleanPods::kRunning;
+  return result;
+}
+
 core::Job FromApi(const api::TrainingJob& job, const std::string& uid, int64_t spec_generation) {
   const api::Spec& spec = job.spec;
   core::Job result;
@@ -108,11 +120,10 @@ core::Job FromApi(const api::TrainingJob& job, const std::string& uid, int64_t s
   result.startup_limit = seconds(spec.health.startupSeconds);
   result.unreachable_node_limit = seconds(spec.health.unreachableNodeSeconds);
   result.node_exclusion = seconds(spec.health.nodeExclusionSeconds);
-  result.active_deadline = seconds(spec.lifecycle.activeDeadlineSeconds);
-  result.ttl = seconds(spec.lifecycle.ttlSecondsAfterFinished);
-  result.clean_pods = spec.lifecycle.cleanPods == "None"  ? core::CleanPods::kNone
-                      : spec.lifecycle.cleanPods == "All" ? core::CleanPods::kAll
-                                                          : core::CleanPods::kRunning;
+  const core::Job lifecycle = LifecycleOf(spec.lifecycle);
+  result.active_deadline = lifecycle.active_deadline;
+  result.ttl = lifecycle.ttl;
+  result.clean_pods = lifecycle.clean_pods;
   if (api::SuccessOf(spec) == "Rank0") result.success = core::Success::kRank0;
   result.first_differs = api::FindRole(spec, api::kMaster) != nullptr;
   // Programs restart when workers join. A domain is chosen for all workers at once.

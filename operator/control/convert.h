@@ -14,6 +14,10 @@ namespace ringmaster::control {
 // REQUIRES: `job` is valid and has its defaults. `uid` and `spec_generation` come from the API server.
 core::Job FromApi(const api::TrainingJob& job, const std::string& uid, int64_t spec_generation);
 
+// Returns a job with the deadline, the time to live and the cleaning of pods, and nothing else. The values
+// may be invalid ones.
+core::Job LifecycleOf(const api::Lifecycle& lifecycle);
+
 // Returns the meaning of spec.scheduling.gang.
 core::GangMode GangModeOf(const std::string& gang);
 

@@ -256,7 +256,8 @@ struct Observed {
   // Those nodes of its pods and suspects that started again. Sorted by name.
   std::vector<NodeRestart> restarted_nodes;
   std::optional<TopologySpread> spread;  // of a job with a topology
-  // Not empty: the spec is invalid, and why. Only identity and `suspend` of `job` are meaningful then.
+  // Not empty: the spec is invalid, and why. Only identity, `suspend`, the deadline, the time to live and the
+  // cleaning of pods of `job` are meaningful then.
   std::string invalid;
   std::optional<Refusal> preflight;  // predicted: no pod is requested
   std::optional<Refusal> refusal;    // of the last write about pods, until one succeeds

@@ -17,10 +17,10 @@ namespace ringmaster::kube {
 namespace {
 
 constexpr int kPageItems = 500;
-constexpr int kLeastPageItems = 8;  // a page with fewer is not made smaller
+constexpr int kLeastPageItems = 1;  // the largest object fits into a page
 constexpr int kMostPageItems = 2000;
 constexpr int kMaxListRestarts = 3;
-constexpr int kMaxTries = 6;  // for a request that the server answers with 429 or 503
+constexpr int kMaxTries = 6;  // for a request that the server answers with 429, 503 or a conflict of quotas
 constexpr Duration kFirstDelay = milliseconds(500);
 constexpr Duration kLongestDelay = seconds(30);
 constexpr size_t kWarningsKept = 1000;
@@ -121,6 +121,12 @@ class ApiClient::Impl : public std::enable_shared_from_this<ApiClient::Impl> {
   void Stop() { later_.Stop(); }
 
  private:
+  // Writes at the same time count against the same ResourceQuota. The server says by a conflict, which is
+  // about the quota and not about the object, that this one was not stored.
+  static bool IsQuotaBusy(const Error& error) {
+    return error.message.find("cannot be fulfilled on resourcequotas") != std::string::npos;
+  }
+
   static Error FromTransport(const Error& error, bool read, const std::string& what) {
     Error mapped = error.In(what);
     if (read && mapped.code == Code::kAmbiguous) mapped.code = Code::kUnavailable;
@@ -148,8 +154,8 @@ class ApiClient::Impl : public std::enable_shared_from_this<ApiClient::Impl> {
       if (on_retry_) on_retry_(pending->request.method, status);
       return SendOnce(pending);
     }
-    if ((status != 429 && status != 503) || pending->tries >= kMaxTries)
-      return pending->done(std::move(error));
+    const bool again = status == 429 || status == 503 || (status == 409 && IsQuotaBusy(error));
+    if (!again || pending->tries >= kMaxTries) return pending->done(std::move(error));
     later_.After(DelayBefore(pending->tries, answer->retry_after),
                  [weak = weak_from_this(), pending, error, status](bool stopped) {
                    const auto self = weak.lock();
@@ -209,6 +215,8 @@ class ApiClient::Impl : public std::enable_shared_from_this<ApiClient::Impl> {
     if (next == metadata.end() || !next->is_string() || next->get_ref<const std::string&>().empty())
       return paging->done(std::move(metadata));
     paging->next = next->get<std::string>();
+    // A few large objects must not make the pages of all others small.
+    if (paging->items < kPageItems) paging->items = std::min(paging->items * 2, kPageItems);
     ListPage(paging);
   }
 

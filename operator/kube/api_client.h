@@ -55,8 +55,8 @@ class ApiClient {
   // Called for each page of a list as it arrives; the items have no apiVersion and kind, as the server sends
   // them. `done` gets the list's metadata with its resourceVersion. A null page says that the list starts
   // again, because the server has dropped its version: discard the pages so far. Pages have 500 items, fewer
-  // where these exceed the transport's limit for a body, and more after such a restart. kGone: the server has
-  // dropped the version of several lists in a row.
+  // where these exceed the transport's limit for a body, down to one, and more after such a restart. kGone:
+  // the server has dropped the version of several lists in a row.
   using OnPage = std::function<void(Json items)>;
 
   // `field_manager`: owner of the fields that this client writes. `on_retry` is called, on any thread, before

@@ -66,6 +66,9 @@ Error ToError(const HttpResponse& response, bool read, const std::string& what) 
     message += status.message;
   if (response.status >= 300 && response.status < 400) message += " (redirects are never followed)";
   if (response.status == 401) message += " (the API server does not accept the credentials)";
+  // The server is behind what it has shown before: its data was restored, or this replica of it lags.
+  if (read && status.message.find("Too large resource version") != std::string::npos)
+    return {Code::kGone, message};
   return {ToCode(response.status, status.reason, read), message};
 }
 

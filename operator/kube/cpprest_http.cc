@@ -95,6 +95,7 @@ struct Call {
         request(std::move(request_)),
         is_stream(is_stream_),
         max_body_bytes(options.max_body_bytes),
+        on_date(options.on_date),
         splitter(options.max_line_bytes) {}
 
   const std::shared_ptr<SharedState> state;
@@ -102,6 +103,7 @@ struct Call {
   const HttpRequest request;
   const bool is_stream;
   const size_t max_body_bytes;
+  const std::function<void(WallTime)> on_date;
   std::function<void(std::string_view)> on_line;
   std::function<void(Result<HttpResponse>)> on_end;
   std::shared_ptr<TokenSource> token;
@@ -190,6 +192,8 @@ struct Call {
       response.retry_after = ParseRetryAfter(it->second);
     if (const auto it = headers.find("Warning"); it != headers.end())
       response.warnings = ParseWarnings(it->second);
+    if (const auto it = headers.find("Date"); it != headers.end() && on_date)
+      if (const auto date = ParseHttpDate(it->second)) on_date(*date);
     if (response.status == 401 && token) token->Expire();
     head_seen = true;
     head.set();
@@ -225,7 +229,8 @@ struct Call {
     });
     EndCallback();
     if (!fed && splitter.too_long())
-      BreakOff({Code::kUnavailable, "the server sent a line longer than the limit"});
+      // The next watch from here would begin with the same line; a list reads the object in another way.
+      BreakOff({Code::kGone, "the server sent a line longer than the limit"});
   }
 
   void BreakOff(Error why) {

@@ -17,12 +17,14 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 
 #include "base/result.h"
 #include "base/time.h"
 #include "operator/kube/config.h"
 #include "operator/kube/http_client.h"
+#include "operator/kube/wall_time.h"
 
 namespace ringmaster::kube {
 
@@ -32,9 +34,13 @@ struct TransportOptions {
   Duration stream_silence = seconds(150);  // a stream fails after this time without a byte of its body
   int max_in_flight = 50;                  // requests at the same time, without streams; further ones wait
   Duration background_wait = seconds(10);  // then a background request no longer waits for normal ones
-  size_t max_line_bytes = size_t{8} << 20;
-  size_t max_body_bytes = size_t{256} << 20;
+  // etcd takes objects of 1.5 MiB, and JSON writes one byte as at most six: a line has one object, and a body
+  // at least one. Lists that come at the same time must fit into the memory limit of the chart together.
+  size_t max_line_bytes = size_t{16} << 20;
+  size_t max_body_bytes = size_t{32} << 20;
   size_t pool_threads = 3;
+  // Called with the time of the server for each response that has it, before its body is used.
+  std::function<void(WallTime)> on_date = nullptr;
 };
 
 // Errors: kInvalid for an invalid server URL, proxy URL or certificate.

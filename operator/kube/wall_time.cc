@@ -88,6 +88,39 @@ std::string WallTimeText(WallTime time) {
   return fmt::format("{}.{:06}Z", ToTheSecond(time), micros.count());
 }
 
+std::optional<WallTime> ParseHttpDate(std::string_view text) {
+  namespace chr = std::chrono;
+  constexpr std::string_view kMonths = "JanFebMarAprMayJunJulAugSepOctNovDec";
+  if (const size_t comma = text.find(", "); comma != 3) return std::nullopt;
+  text.remove_prefix(5);
+  const auto day = Digits(text, 2);
+  if (!day || !Skip(text, ' ') || text.size() < 4) return std::nullopt;
+  const size_t month = kMonths.find(text.substr(0, 3));
+  text.remove_prefix(3);
+  if (month == std::string_view::npos || month % 3 != 0 || !Skip(text, ' ')) return std::nullopt;
+  const auto year = Digits(text, 4);
+  if (!year || !Skip(text, ' ')) return std::nullopt;
+  const auto hour = Digits(text, 2);
+  if (!hour || !Skip(text, ':')) return std::nullopt;
+  const auto minute = Digits(text, 2);
+  if (!minute || !Skip(text, ':')) return std::nullopt;
+  const auto second = Digits(text, 2);
+  if (!second || *hour > 23 || *minute > 59 || *second > 60 || text != " GMT") return std::nullopt;
+  const chr::year_month_day date{chr::year(*year), chr::month(static_cast<unsigned>(month / 3 + 1)),
+                                 chr::day(static_cast<unsigned>(*day))};
+  if (!date.ok()) return std::nullopt;
+  return WallTime(chr::sys_days(date)) + chr::hours(*hour) + chr::minutes(*minute) + chr::seconds(*second);
+}
+
+bool WallClock::Correct(WallTime server, Time now) const {
+  // The header has whole seconds, and answers take a while. Machines whose clocks are set differ by less.
+  constexpr std::chrono::seconds kTolerance(5);
+  const auto error = server + std::chrono::milliseconds(500) - ToWall(now);
+  if (std::chrono::abs(error) <= kTolerance) return false;
+  *ahead_ += error.count();
+  return true;
+}
+
 Result<WallTime> ParseWallTime(std::string_view text) {
   if (const auto time = Parse(text)) return *time;
   return Error{Code::kInvalid, fmt::format("not an RFC 3339 time: \"{}\"", text.substr(0, 64))};

@@ -131,6 +131,9 @@ class Metrics::Impl {
   Family<Gauge>& jobs = MakeGauge("ringmaster_jobs", "Jobs by phase.");
   Family<Gauge>& pods = MakeGauge("ringmaster_worker_pods", "Worker pods.");
   Family<Gauge>& gangs_waiting = MakeGauge("ringmaster_gangs_waiting", "Gangs that wait for capacity.");
+  Family<Gauge>& namespaces_denied =
+      MakeGauge("ringmaster_namespaces_denied",
+                "Namespaces of --watch-namespaces in which the API server denies the operator its objects.");
   Family<Gauge>& queue_length =
       MakeGauge("ringmaster_queue_length",
                 "Gangs of a namespace that wait for capacity, by job_namespace, of each one that has jobs.");
@@ -240,6 +243,7 @@ class Metrics::Impl {
     active_workers.Add(kController).Set(static_cast<double>(now.writes_in_flight));
     pods.Add({}).Set(static_cast<double>(now.pods));
     gangs_waiting.Add({}).Set(static_cast<double>(now.gangs_waiting));
+    namespaces_denied.Add({}).Set(static_cast<double>(now.namespaces_denied));
     workers_connected.Add({}).Set(static_cast<double>(now.workers_connected));
     for (const auto& [phase, count] : now.jobs_by_phase)
       jobs.Add({{"phase", phase}}).Set(static_cast<double>(count));

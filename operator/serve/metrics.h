@@ -63,6 +63,7 @@ class Metrics {
     std::vector<std::pair<std::string, int64_t>> jobs_by_phase;  // every phase
     int64_t pods = 0;
     int64_t gangs_waiting = 0;
+    int64_t namespaces_denied = 0;
     std::map<std::string, int64_t> queue_lengths;  // by namespace; one that is not in it has no series
     int64_t workers_connected = 0;
     std::map<std::pair<std::string, std::string>, int64_t> workers_by_gpu;  // by model and driver

@@ -23,7 +23,9 @@ Json JobLabels(const api::TrainingJob& job) {
   Json labels = {{"app.kubernetes.io/name", "trainingjob"},
                  {"app.kubernetes.io/instance", job.metadata.name},
                  {"app.kubernetes.io/managed-by", "ringmaster"},
-                 {kJobLabel, job.metadata.name}};
+                 {kJobLabel, job.metadata.name},
+                 // The operator creates them again for a restored job. Restored ones would have no owner.
+                 {kExcludeFromBackupLabel, "true"}};
   const std::string& queue = job.spec.scheduling.queue;
   if (!queue.empty() && queue.size() <= kLongestLabelValue) labels[kQueueLabel] = queue;
   return labels;

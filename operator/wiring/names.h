@@ -15,7 +15,11 @@ namespace ringmaster::wiring {
 inline constexpr const char* kJobLabel = "ringmaster.dev/job";
 inline constexpr const char* kAttemptLabel = "ringmaster.dev/attempt";
 inline constexpr const char* kRankLabel = "ringmaster.dev/rank";
-inline constexpr const char* kRoleLabel = "ringmaster.dev/role";    // of jobs with roles
+inline constexpr const char* kRoleLabel = "ringmaster.dev/role";  // of jobs with roles
+// Velero leaves objects with it out of its backups.
+inline constexpr const char* kExcludeFromBackupLabel = "velero.io/exclude-from-backup";
+// Annotation of a pod: the name of the container that trains. Webhooks may add containers before it.
+inline constexpr const char* kWorkerAnnotation = "ringmaster.dev/worker-container";
 inline constexpr const char* kQueueLabel = "ringmaster.dev/queue";  // set when the queue's name fits
 
 // The headless Service, and the subdomain of the pods' host names. Begins with a letter, as the API server

@@ -109,7 +109,7 @@ core::Resources ParseResources(const Json& map) {
   for (const auto& [name, quantity] : map.items()) {
     std::optional<int64_t> milli;
     if (quantity.is_string()) milli = ParseMilli(quantity.get_ref<const std::string&>());
-    if (quantity.is_number_integer()) milli = ParseMilli(quantity.dump());
+    if (quantity.is_number()) milli = ParseMilli(quantity.dump());
     if (!milli || *milli < 0) continue;
     resources[name] = name == "cpu" ? *milli : *milli / 1000 + (*milli % 1000 != 0 ? 1 : 0);
   }

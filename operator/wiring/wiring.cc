@@ -26,9 +26,10 @@
 namespace ringmaster::wiring {
 namespace {
 
-// Sets what the template cannot change: names, labels, owner, host name, restart policy.
+// Sets what the template cannot change: names, labels, owner, host name, restart policy, and which container
+// trains.
 void Identify(const api::TrainingJob& job, const std::string& job_uid, int32_t rank, const Context& context,
-              Json& pod) {
+              const std::string& worker, Json& pod) {
   const std::string name = core::PodName(job.metadata.name, context.attempt, rank);
   Json object = NewObject("v1", "Pod", name, job, job_uid);
   Json& metadata = ObjectIn(pod, "metadata");
@@ -37,6 +38,7 @@ void Identify(const api::TrainingJob& job, const std::string& job_uid, int32_t r
   object["metadata"]["labels"] = std::move(labels);
   if (metadata.contains("annotations"))
     object["metadata"]["annotations"] = std::move(metadata["annotations"]);
+  object["metadata"]["annotations"][kWorkerAnnotation] = worker;
   Json& spec = pod["spec"];
   spec["restartPolicy"] = "Never";
   spec["hostname"] = name;
@@ -72,7 +74,7 @@ Json PodOfTemplate(const api::TrainingJob& job, const std::string& job_uid, int3
   Place(job, rank, context, pod["spec"]);
   JoinGroup(job, context, pod);
   Admit(context.admission, pod);
-  Identify(job, job_uid, rank, context, pod);
+  Identify(job, job_uid, rank, context, user.worker, pod);
   return pod;
 }
 

@@ -35,9 +35,12 @@ Decision DecideAccepted(const Observed& o, Time now) {
   Requeue requeue;
   if (auto decision = ReleaseStrays(o, now, requeue)) return *std::move(decision);
   if (o.job.deleted) return CleanUpDeleted(o, now, requeue);
-  // A job with an invalid spec can still be suspended, since most fields can be corrected only then.
-  if (!o.invalid.empty() && !o.job.suspend && !ledger.stop_since) return RefuseInvalid(o, now, requeue);
   if (o.status.ended()) return CleanUpEnded(o, now, requeue);
+  // A job with an invalid spec can still be suspended, since most fields can be corrected only then.
+  if (!o.invalid.empty() && !o.job.suspend && !ledger.stop_since) {
+    if (auto decision = CheckDeadline(o, now, requeue)) return *std::move(decision);
+    return RefuseInvalid(o, now, requeue);
+  }
 
   if (Ledger clamped = ClampFutureTimes(o, now); clamped != ledger)
     return WriteLedger(o, std::move(clamped), now, "the clock was set back");

@@ -122,15 +122,23 @@ std::optional<Decision> CheckEnd(const Observed& o, Time now, Requeue& requeue) 
   if (!o.job.in_place && !ledger.stop_since && !ledger.suspended && Rank0Succeeded(o))
     return Succeed(o, now, Reason::kRank0Succeeded, "rank 0 ended with exit code 0");
 
-  if (o.job.active_deadline > Duration{0} && ledger.active_since) {
-    const Time deadline = *ledger.active_since + (o.job.active_deadline - ledger.active_before);
-    if (now >= deadline)
-      return Fail(o, ledger, now, Reason::kDeadlineExceeded,
-                  fmt::format("active for {} s, the limit of lifecycle.activeDeadlineSeconds; raise it, and "
-                              "create the job again",
-                              ToMs(o.job.active_deadline) / 1000));
-    requeue.By(deadline);
-  }
+  return CheckDeadline(o, now, requeue);
+}
+
+std::optional<Decision> CheckDeadline(const Observed& o, Time now, Requeue& requeue) {
+  const Ledger& ledger = o.status.ledger;
+  if (o.job.active_deadline == Duration{0} || !ledger.active_since) return std::nullopt;
+  // Time without nodes does not count, as time in a queue of Kueue does not.
+  const bool queued = ledger.time_accounting == TimeAccounting::kQueue && ledger.accounted != Time{};
+  const Duration waiting = queued ? std::max(now - ledger.accounted, Duration{0}) : Duration{0};
+  const Time deadline =
+      *ledger.active_since + (o.job.active_deadline - ledger.active_before) + ledger.goodput.queue + waiting;
+  if (now >= deadline)
+    return Fail(o, ledger, now, Reason::kDeadlineExceeded,
+                fmt::format("active for {} s, the limit of lifecycle.activeDeadlineSeconds; raise it, and "
+                            "create the job again",
+                            ToMs(o.job.active_deadline) / 1000));
+  if (!queued) requeue.By(deadline);
   return std::nullopt;
 }
 

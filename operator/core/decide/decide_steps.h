@@ -68,6 +68,8 @@ SetGang OrderOf(const Observed& observed, bool stop, Time now);
 // ---- decide_lifecycle.cc: success, failure, deletion, suspension
 
 std::optional<Decision> CheckEnd(const Observed& observed, Time now, Requeue& requeue);
+// The part of CheckEnd that needs no valid spec.
+std::optional<Decision> CheckDeadline(const Observed& observed, Time now, Requeue& requeue);
 Decision Fail(const Observed& observed, Ledger ledger, Time now, Reason reason, std::string message);
 // Whether this rank of the attempt has done its part of the work (frameworks other than native).
 bool HasSucceeded(const Ledger& ledger, int32_t rank);

@@ -82,10 +82,16 @@ bool Says(const Error& error, const char* words) { return error.message.find(wor
 
 }  // namespace
 
+bool IsOfBrokenWebhook(const std::string& message) {
+  return message.find("failed calling webhook") != std::string::npos;
+}
+
 // The API server uses one status code for most refusals; only the message says which kind it is.
 std::optional<RefusalKind> ClassifyRefusal(const Error& error) {
   if (error.code == Code::kInvalid) return RefusalKind::kInvalid;
   if (error.code == Code::kExhausted) return RefusalKind::kNoHostPorts;
+  // The server reports a webhook that does not answer as its own error. Nothing was stored.
+  if (IsOfBrokenWebhook(error.message)) return RefusalKind::kAdmission;
   if (error.code != Code::kForbidden) return std::nullopt;
   if (Says(error, "exceeded quota") || Says(error, "failed quota") || Says(error, "insufficient quota"))
     return RefusalKind::kQuota;

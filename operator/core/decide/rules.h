@@ -45,6 +45,9 @@ Duration BackoffDelay(const Job& job, int32_t failures_in_row);
 // Returns the kind of refusal that `error` is; nullopt when it is none, and the same write may succeed later.
 std::optional<RefusalKind> ClassifyRefusal(const Error& error);
 
+// Whether the message is about an admission webhook that did not answer.
+bool IsOfBrokenWebhook(const std::string& message);
+
 // Returns the pause after the n-th refusal in a row. Needed because nothing reports that a quota was raised.
 Duration RefusalPause(int32_t in_a_row);
 

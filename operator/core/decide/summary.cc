@@ -193,15 +193,17 @@ double Rounded(double value, int digits) {
 }
 
 // Returns what the user can do about a refusal.
-const char* Remedy(RefusalKind kind) {
-  switch (kind) {
+const char* Remedy(const Refusal& refusal) {
+  switch (refusal.kind) {
     case RefusalKind::kQuota:
       return "raise the ResourceQuota or free resources; the operator retries automatically";
     case RefusalKind::kPodSecurity:
       return "change these fields in workers.template, or the pod-security.kubernetes.io/enforce label of "
              "the namespace";
     case RefusalKind::kAdmission:
-      return "change the manifest as the policy requires";
+      return IsOfBrokenWebhook(refusal.message)
+                 ? "repair the service of this webhook; the operator retries automatically"
+                 : "change the manifest as the policy requires";
     case RefusalKind::kForbidden:
       return "grant the operator the permissions of its ClusterRole";
     case RefusalKind::kInvalid:
@@ -338,7 +340,7 @@ void SetAdmitted(const SummaryInput& s, Writer& writer) {
     writer.Set(ConditionType::kAdmitted, false, Reason::kSuspendRequested, "");
   } else if (refusal != nullptr && !s.ended && !s.ledger.stop_since) {
     writer.Set(ConditionType::kAdmitted, false, ReasonOf(refusal->kind),
-               fmt::format("{}; {}", refusal->message, Remedy(refusal->kind)));
+               fmt::format("{}; {}", refusal->message, Remedy(*refusal)));
   } else {
     writer.Set(ConditionType::kAdmitted, true, Reason::kAccepted,
                s.ended || s.ledger.stop_since ? "" : GrowthText(s.o));

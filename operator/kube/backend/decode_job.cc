@@ -24,18 +24,19 @@ constexpr const char* kLastApplied = "kubectl.kubernetes.io/last-applied-configu
 constexpr size_t kMaxProblems = 5;
 constexpr size_t kMaxProblemBytes = 500;
 
+std::string Shorten(std::string text) {
+  if (text.size() <= kMaxProblemBytes) return text;
+  size_t end = kMaxProblemBytes;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  text.resize(end);
+  return text + "...";
+}
+
 // Bounded, so that the condition that reports it does not truncate it.
 std::string TextOf(const std::vector<api::Problem>& problems) {
   std::string text;
   for (size_t i = 0; i < std::min(problems.size(), kMaxProblems); ++i) {
-    std::string one = problems[i].ToString();
-    if (one.size() > kMaxProblemBytes) {
-      size_t end = kMaxProblemBytes;
-      while (end > 0 && (static_cast<unsigned char>(one[end]) & 0xC0) == 0x80) --end;
-      one.resize(end);
-      one += "...";
-    }
-    text += (i == 0 ? "" : "; ") + one;
+    text += (i == 0 ? "" : "; ") + Shorten(problems[i].ToString());
   }
   if (problems.size() > kMaxProblems) text += fmt::format("; and {} more", problems.size() - kMaxProblems);
   return text;
@@ -55,10 +56,14 @@ std::shared_ptr<const JobSpec> DecodeSpec(const Json& object, const Meta& meta, 
   // Items of lists do not have these.
   tree["apiVersion"] = "ringmaster.dev/v1alpha1";
   tree["kind"] = "TrainingJob";
-  api::Loaded loaded = api::FromJson(tree);
+  api::Loaded loaded = api::FromStored(tree);
   auto spec = std::make_shared<JobSpec>();
   const int64_t generation = json::Integer(json::Child(object, "metadata"), "generation", 1);
   spec->problem = TextOf(loaded.problems);
+  for (size_t i = 0; i < std::min(loaded.unknown.size(), kMaxProblems); ++i)
+    spec->unknown += (i == 0 ? "" : ", ") + Shorten(loaded.unknown[i]);
+  if (loaded.unknown.size() > kMaxProblems)
+    spec->unknown += fmt::format(", and {} more", loaded.unknown.size() - kMaxProblems);
   if (spec->problem.empty()) {
     spec->job = control::FromApi(loaded.job, meta.uid, generation);
     spec->job.autoscaler |= autoscaler && !spec->job.preempt;
@@ -72,6 +77,11 @@ std::shared_ptr<const JobSpec> DecodeSpec(const Json& object, const Meta& meta, 
     for (const api::Role& role : from.roles)
       AddScheduler(fmt::format("spec.roles[{}].template", role.name), role.template_, *spec);
   } else {
+    // An earlier version may have started the job, or have ended it.
+    const core::Job read = control::LifecycleOf(loaded.job.spec.lifecycle);
+    spec->job.clean_pods = read.clean_pods;
+    spec->job.ttl = read.ttl;
+    spec->job.active_deadline = read.active_deadline;
     loaded.job = {};
     loaded.job.metadata.name = meta.name;
     loaded.job.metadata.namespace_ = meta.namespace_;
@@ -138,6 +148,8 @@ std::shared_ptr<const JobRecord> DecodeJob(const Json& object, const Meta& meta,
   api::Status status;
   if (auto node = api::NodeFromJson(json::Child(object, "status")); node.ok()) api::ReadValue(*node, status);
   record->status = DecodeStatus(status, clock);
+  if (Json unknown = UnknownStatus(json::Child(object, "status")); !unknown.is_null())
+    record->unknown_status = std::make_shared<const Json>(std::move(unknown));
   if (record->spec->job.programs) record->status.display.progress.seconds_left = status.progress.etaSeconds;
   ClampTimes(record->status, record->spec->job, now);
   return record;

@@ -36,19 +36,24 @@ std::optional<Time> ReadTime(std::string_view text, const WallClock& clock) {
 
 std::string Truncate(std::string_view text) { return std::string(text.substr(0, kMaxMessageBytes)); }
 
-// Returns the name of the container that trains: `worker`, else the first one (wiring/template.cc). The order
-// of the statuses does not show it, since they are sorted by name.
-std::string_view WorkerName(const Json& spec) {
+// Returns the name of the container that trains: the one that the pod was created with (wiring/template.cc),
+// since webhooks may have added others before it. Pods of older versions do not name it: `worker`, else the
+// first one. The order of the statuses does not show it, since they are sorted by name.
+std::string_view WorkerName(const Json& metadata, const Json& spec) {
   constexpr std::string_view kWorker = "worker";
   const Json& containers = json::Items(spec, "containers");
+  const std::string_view recorded =
+      json::Text(json::Child(metadata, "annotations"), wiring::kWorkerAnnotation);
+  for (const Json& container : containers)
+    if (!recorded.empty() && json::Text(container, "name") == recorded) return recorded;
   for (const Json& container : containers)
     if (json::Text(container, "name") == kWorker) return kWorker;
   return containers.empty() ? kWorker : json::Text(containers[0], "name");
 }
 
-const Json& WorkerStatus(const Json& spec, const Json& status) {
+const Json& WorkerStatus(const Json& metadata, const Json& spec, const Json& status) {
   static const Json kNone;
-  const std::string_view name = WorkerName(spec);
+  const std::string_view name = WorkerName(metadata, spec);
   for (const Json& container : json::Items(status, "containerStatuses"))
     if (json::Text(container, "name") == name) return container;
   return kNone;
@@ -247,7 +252,7 @@ std::unique_ptr<const PodRecord::Own> DecodeOwn(const Json& object, const Meta& 
                      ? past(json::Text(scheduled, "lastTransitionTime")).value_or(pod.created)
                      : pod.created;
   }
-  const Json& worker = WorkerStatus(spec, status);
+  const Json& worker = WorkerStatus(metadata, spec, status);
   ReadPhase(status, worker, pod);
   const Json& state = json::Child(worker, "state");
   pod.started = past(json::Text(json::Child(state, "running"), "startedAt")).value_or(pod.created);

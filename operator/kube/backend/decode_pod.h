@@ -15,7 +15,7 @@ namespace ringmaster::kube {
 // Returns null for a pod that is not needed: another controller's that has no node or has ended. `before`:
 // the stored record; times read once do not change.
 //
-// The worker's container is `worker`, or the first one. Rules:
+// The worker's container is the one that an annotation names (wiring::kWorkerAnnotation). Rules:
 //  - A container killed for lack of memory has failed, even if its exit code is 0 and the pod "succeeded".
 //  - A pod that failed without an exit code (evicted, lost with its node) was killed: 137.
 //  - Times of the API server and the kubelet are wall times. Past events are never placed in the future, and

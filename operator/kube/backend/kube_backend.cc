@@ -9,6 +9,7 @@
 
 #include "base/heap.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "operator/control/job_tag.h"
 #include "operator/kube/backend/decode_devices.h"
 #include "operator/kube/backend/decode_job.h"
@@ -211,6 +212,7 @@ std::vector<std::string> KubeBackend::Problems() const {
 
 KubeBackend::Census KubeBackend::TakeCensus(Time now) const {
   Census census;
+  census.namespaces_denied = static_cast<int64_t>(reflectors_.Denied().size());
   for (const Job& job : jobs_.All()) {
     const core::Display& display = job->status.display;
     ++census.jobs[static_cast<size_t>(display.phase)];
@@ -260,6 +262,47 @@ std::vector<std::pair<std::string, int64_t>> KubeBackend::ObjectCounts() const {
   add(kResourceSlices, slices_);
   add(kResourceClaims, claims_);
   return held;
+}
+
+// ---- namespaces that the API server denies
+
+bool KubeBackend::IsWithheld(const std::string& space) const {
+  if (options_.namespaces.empty()) return false;
+  return !jobs_.listed(space) || !pods_.listed(space) || !services_.listed(space) ||
+         !config_maps_.listed(space);
+}
+
+void KubeBackend::WatchNamespaces() {
+  if (options_.namespaces.empty()) return;
+  std::set<std::string> denied = reflectors_.Denied();
+  for (const std::string& space : denied)
+    if (!denied_.contains(space))
+      log::Warn(
+          "namespace={} effect=\"the API server denies its objects: its jobs are not seen, or not any "
+          "more\"",
+          space);
+  for (const std::string& space : denied_)
+    if (!denied.contains(space)) log::Info("namespace={} denied=false", space);
+  denied_ = std::move(denied);
+  for (const std::string& space : options_.namespaces) {
+    if (IsWithheld(space)) {
+      withheld_.insert(space);
+    } else if (withheld_.erase(space) > 0) {
+      for (const std::string& job : jobs_.Keys())
+        if (job.starts_with(space + "/")) Notify(job);
+    }
+  }
+}
+
+void KubeBackend::DropNamespace(const std::string& space) {
+  if (std::find(options_.namespaces.begin(), options_.namespaces.end(), space) == options_.namespaces.end())
+    return;
+  jobs_.Drop(space);  // first: no decision sees a job without its pods
+  pods_.Drop(space);
+  services_.Drop(space);
+  config_maps_.Drop(space);
+  workloads_.Drop(space);
+  for (const auto& [api, store] : groups_) store->Drop(space);
 }
 
 // ---- housekeeping, on the reflectors' thread
@@ -314,6 +357,7 @@ Time KubeBackend::Housekeeping(Time now) {
     forget_nodes = trim && missing_nodes_.size() > 0;
     if (!progress_due_.empty()) next = std::min(next, progress_due_.front().first);
   }
+  WatchNamespaces();
   for (const std::string& job : progressed) Notify(job);
   for (const std::string& job : sleepers) WakeGroup(job);
   if (read_lease) ReadVolcanoLease();

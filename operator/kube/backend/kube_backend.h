@@ -110,7 +110,8 @@ class KubeBackend final : public control::Backend {
 
   void Start();
   void Stop();
-  // Returns true once everything has been listed. A controller must not decide before that.
+  // Returns true once everything has been listed, except in namespaces that the API server denies. A
+  // controller must not decide before that.
   bool Synced() const;
   // Why the view is not up to date, one sentence each, for /readyz.
   std::vector<std::string> Problems() const;
@@ -120,6 +121,7 @@ class KubeBackend final : public control::Backend {
     std::array<int64_t, static_cast<size_t>(core::kLastPhase) + 1> jobs{};  // by phase
     int64_t pods = 0;                                                       // of jobs
     int64_t gangs_waiting = 0;                                              // jobs that wait for capacity
+    int64_t namespaces_denied = 0;                                          // of those that it watches
     std::map<std::string, int64_t> queue_lengths;  // the same by namespace, of each one that has jobs
     std::map<std::pair<std::string, std::string>, int64_t> workers_by_gpu;  // by model and driver
     int64_t workers_with_device_fault = 0;
@@ -182,10 +184,12 @@ class KubeBackend final : public control::Backend {
     core::GoodputMeter goodput;                  // of its reports
     std::optional<core::SetGang> order;
     std::vector<CreatedObject> created;
-    PortRange ports;  // allocated by this process
+    PortRange ports;            // allocated by this process
+    int64_t ports_attempt = 0;  // for this attempt
     std::optional<core::Refusal> preflight;
     std::string preflight_inputs;  // what `preflight` was computed from
     core::JobCounts counted;       // passed to on_counts
+    int64_t reported_unknown = 0;  // the generation whose unknown fields an event has named
     int64_t refused_attempt = 0;   // the API server would not admit its pods; 0: none
     int64_t tried_attempt = 0;     // the API server would admit its pods; 0: not known of any
     int64_t whole_attempt = 0;     // its gang has been placed whole; 0: none
@@ -208,6 +212,7 @@ class KubeBackend final : public control::Backend {
 
   // Hooks of the stores.
   void OnJob(const Job& before, const Job& after);
+  void ReportUnknown(const JobRecord& job);
   void CountPod(const PodRecord* pod, int64_t by) RM_REQUIRES(mutex_);
   void OnPod(const std::string& name, const std::shared_ptr<const PodRecord>& before,
              const std::shared_ptr<const PodRecord>& after);
@@ -330,13 +335,18 @@ class KubeBackend final : public control::Backend {
   // Returns the pod to create. It keeps off the avoided nodes if other nodes have capacity.
   Json PodFor(const JobRecord& job, const core::CreatePod& action) const;
   void Prepare(const Job& job, const core::PrepareGang& action, Done done);
-  Result<PortRange> AllocatePorts(const JobRecord& job);
+  // Returns ports for an attempt with so many pods, those that the job has now (`held`) if they are still
+  // free. Reserves none.
+  Result<PortRange> FindPorts(const JobRecord& job, int32_t size, const PortRange& held) RM_REQUIRES(mutex_);
+  // Reserves them, for as long as UsesPorts.
+  Result<PortRange> AllocatePorts(const JobRecord& job, const core::PrepareGang& action);
   // Brings host_ports_ up to date: the ports of a job are in its state and in the marks of its objects.
   void CountPorts(const std::string& job) RM_REQUIRES(mutex_);
   // A Service or a ConfigMap of the job has changed.
   void OnObject(const std::string& job);
-  // Whether the job of this name uses its ports: it exists and has not ended, or one of its pods still runs.
-  bool UsesPorts(const std::string& job) const;
+  // Whether the job of this name uses its ports: its attempt has been prepared and is not refused, or one of
+  // its pods still runs.
+  bool UsesPorts(const std::string& job) const RM_REQUIRES(mutex_);
   bool NeedsAdmission(const JobRecord& job, int64_t attempt) const;
   bool IsUntried(const JobRecord& job, int64_t attempt) const;
   // Returns a pod of each template of the attempt, which has so many pods.
@@ -348,6 +358,7 @@ class KubeBackend final : public control::Backend {
   // Records the objects that a PrepareGang has written, and deletes the gang objects of older attempts.
   void OnPrepared(const Job& job, const core::PrepareGang& action, std::vector<CreatedObject> created);
   Store<ObjectRecord>* StoreOf(const Resource& resource);
+  bool HasPods(const JobRecord& job, int64_t attempt) const;
   bool HasLivePods(const JobRecord& job, int64_t attempt) const;
 
   // Returns the state of the job with this uid, and creates it if necessary. An answer may come, or an
@@ -437,6 +448,14 @@ class KubeBackend final : public control::Backend {
   void DiscoverBy(Time at);
   static Error NotLeading();
   Collection Watched(Resource resource, std::string label_selector = {}, bool metadata_only = false);
+  // Whether the objects of this namespace, one of several, are not all listed yet. Its jobs are not decided
+  // until they are: a job whose pods the API server denies would seem to have none.
+  bool IsWithheld(const std::string& space) const;
+  // Reports the namespaces that are denied, and decides the jobs of those that are withheld no more.
+  void WatchNamespaces();
+  // Removes what the view has of a namespace that is gone.
+  void DropNamespace(const std::string& space);
+
   // Adds a reflector for each namespace of the options, or one for all namespaces.
   template <class T>
   void Follow(Collection collection, Store<T>& store) {
@@ -553,7 +572,9 @@ class KubeBackend final : public control::Backend {
     };
   }
   const std::shared_ptr<Gate> gate_;
-  mutable Reflectors reflectors_;  // last: its callbacks use the members above
+  std::set<std::string> denied_;    // used by the reflectors' thread only
+  std::set<std::string> withheld_;  // the same
+  mutable Reflectors reflectors_;   // last: its callbacks use the members above
 };
 
 }  // namespace ringmaster::kube

@@ -42,7 +42,9 @@ void KubeBackend::Perform(const Job& job, const control::Write& write, const cor
     return done(Error{Code::kConflict, "job " + write.key.ToString() + ": a status write needs a revision"});
   Count(job, action.status);
   JudgeNative(job, action.status);
-  const api::Status status = EncodeStatus(action.status, job->ToApi(), options_.clock);
+  ReportUnknown(*job);
+  Json status = api::WriteValue(EncodeStatus(action.status, job->ToApi(), options_.clock));
+  if (job->unknown_status) KeepUnknownStatus(*job->unknown_status, status);
   // The server takes everything except the status from the stored object. A patch costs it more: it encodes
   // and decodes the whole job first.
   const Json object = {{"apiVersion", kJobs.ApiVersion()},
@@ -52,13 +54,29 @@ void KubeBackend::Perform(const Job& job, const control::Write& write, const cor
                          {"namespace", write.key.namespace_},
                          {"uid", job->uid},
                          {"resourceVersion", std::to_string(*write.if_revision)}}},
-                       {"status", api::WriteValue(status)}};
+                       {"status", std::move(status)}};
   client_.Update(kJobs, write.key.namespace_, write.key.name, "status", object,
                  Guard([done = std::move(done)](Result<Json> result) {
                    if (!result.ok()) return done(result.error());
                    done(RevisionOf(*result));
                  }),
                  ApiClient::Response::kMetadata);
+}
+
+// Once per spec and process.
+void KubeBackend::ReportUnknown(const JobRecord& job) {
+  if (job.spec->unknown.empty()) return;
+  {
+    MutexLock lock(mutex_);
+    JobState& state = StateOf(job);
+    if (std::exchange(state.reported_unknown, job.spec->job.spec_generation) == job.spec->job.spec_generation)
+      return;
+  }
+  Record(job.key,
+         {true, "UnknownFields",
+          fmt::format("this version of the operator ignores {}: the CustomResourceDefinition is newer; "
+                      "upgrade the operator",
+                      job.spec->unknown)});
 }
 
 // The view learns of the write after clients of the API server do, so it cannot be what is counted.

@@ -158,6 +158,7 @@ void KubeBackend::OnNode(const std::string& name, const std::shared_ptr<const No
 
 void KubeBackend::OnNamespace(const std::string& name, const std::shared_ptr<const NamespaceRecord>& before,
                               const std::shared_ptr<const NamespaceRecord>& after) {
+  if (!after) DropNamespace(name);
   if (before && after && before->pod_security == after->pod_security && before->ending == after->ending &&
       before->managed == after->managed)
     return;

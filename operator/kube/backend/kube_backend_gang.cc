@@ -67,30 +67,60 @@ PortRange KubeBackend::PortsOf(const JobRecord& job) const {
 }
 
 bool KubeBackend::UsesPorts(const std::string& name) const {
-  const Job job = jobs_.Get(name);
-  if (job && !job->status.ended()) return true;
   const auto pods = pods_.Group(name);
-  return std::any_of(pods.begin(), pods.end(), [](const auto& record) { return !record->ended; });
+  if (std::any_of(pods.begin(), pods.end(), [](const auto& record) { return !record->ended; })) return true;
+  const Job job = jobs_.Get(name);
+  if (!job || job->status.ended() || job->status.ledger.suspended) return false;
+  // An attempt that has begun will have pods.
+  const int64_t attempt = job->status.ledger.attempt;
+  if (const auto state = job_states_.find(name);
+      state != job_states_.end() && state->second.uid == job->uid) {
+    if (state->second.refused_attempt > 0 && state->second.refused_attempt >= attempt) return false;
+    if (state->second.ports_attempt > 0 && state->second.ports_attempt >= attempt) return true;
+  }
+  const auto marked = [&](const Store<ObjectRecord>& store) {
+    const auto records = store.Group(name);
+    return std::any_of(records.begin(), records.end(), [&](const auto& record) {
+      const auto mark = record->owner->uid == job->uid ? ParseMark(*record->prepared_for) : std::nullopt;
+      return mark && mark->action.attempt >= attempt;
+    });
+  };
+  return marked(services_) || marked(config_maps_);
 }
 
-Result<PortRange> KubeBackend::AllocatePorts(const JobRecord& job) {
+Result<PortRange> KubeBackend::FindPorts(const JobRecord& job, int32_t size, const PortRange& held) {
   if (!job.spec->host_network) return PortRange{};
-  const int64_t wanted = int64_t{std::max(job.spec->job.max, job.spec->job.replicas)} * job.spec->job.slots *
-                         wiring::kHostPortsPerRank;
+  // The workers of a gang that restarts in place may become more during the attempt.
+  const core::Job& spec = job.spec->job;
+  const int32_t workers = spec.in_place ? std::max(spec.max, spec.replicas) : size;
+  const int64_t wanted = int64_t{workers} * spec.slots * wiring::kHostPortsPerRank;
   const PortRange all = options_.host_ports;
-  const Error none{Code::kExhausted,
-                   fmt::format("needs {} ports on hostNetwork: no {} ports in a row are free in {}-{}",
-                               wanted, wanted, all.first, all.first + all.count - 1)};
-  if (wanted > all.count) return none;
-  if (const PortRange held = PortsOf(job); held.count >= wanted) return held;
+  if (wanted <= all.count) {
+    const auto uses = [this](const std::string& name) RM_REQUIRES(mutex_) { return UsesPorts(name); };
+    const auto waits = [this](const std::string& name) {
+      const Job other = jobs_.Get(name);
+      return other && !other->status.ended() && !other->deleted && !other->spec->job.suspend;
+    };
+    const auto found =
+        host_ports_.Find(all, job.key.ToString(), static_cast<int32_t>(wanted), held, uses, waits);
+    if (found) return *found;
+  }
+  return Error{Code::kExhausted,
+               fmt::format("needs {} ports on hostNetwork: no {} ports in a row are free in {}-{}, or the "
+                           "namespace has its share while others wait",
+                           wanted, wanted, all.first, all.first + all.count - 1)};
+}
+
+Result<PortRange> KubeBackend::AllocatePorts(const JobRecord& job, const core::PrepareGang& action) {
+  const PortRange held = PortsOf(job);
   MutexLock lock(mutex_);
-  // An ended job keeps its objects until it is deleted, but not its ports. So does a deleted one for a while.
-  const auto found = host_ports_.Find(all, static_cast<int32_t>(wanted),
-                                      [this](const std::string& name) { return UsesPorts(name); });
-  if (!found) return none;
-  StateOf(job).ports = *found;
+  RM_ASSIGN(const PortRange found, FindPorts(job, action.size, held));
+  if (found.count == 0) return found;
+  JobState& state = StateOf(job);
+  state.ports = found;
+  state.ports_attempt = action.attempt;
   CountPorts(job.key.ToString());
-  return *found;
+  return found;
 }
 
 void KubeBackend::CountPorts(const std::string& job) {
@@ -277,8 +307,12 @@ class KubeBackend::Preparation : public std::enable_shared_from_this<Preparation
 bool KubeBackend::NeedsAdmission(const JobRecord& job, int64_t attempt) const {
   const auto space = namespaces_.Get(job.key.namespace_);
   if (!space || space->pod_security.empty() || space->pod_security == "privileged") return false;
+  return !HasPods(job, attempt);
+}
+
+bool KubeBackend::HasPods(const JobRecord& job, int64_t attempt) const {
   const auto pods = pods_.Group(job.key.ToString());
-  return std::none_of(pods.begin(), pods.end(), [&](const auto& record) {
+  return std::any_of(pods.begin(), pods.end(), [&](const auto& record) {
     return record->own->owner->uid == job.uid && record->own->pod.attempt == attempt;
   });
 }
@@ -289,8 +323,8 @@ void KubeBackend::SetAdmitted(const JobRecord& job, int64_t attempt, bool admitt
 }
 
 bool KubeBackend::IsUntried(const JobRecord& job, int64_t attempt) const {
-  if (job.spec->host_network && PortsOf(job).count == 0) return true;
-  if (!NeedsAdmission(job, attempt)) return false;
+  const bool needs_ports = job.spec->host_network && !HasPods(job, attempt);
+  if (!needs_ports && !NeedsAdmission(job, attempt)) return false;
   MutexLock lock(mutex_);
   return StateOf(job).tried_attempt != attempt;
 }
@@ -327,18 +361,25 @@ void KubeBackend::TrySamples(const std::string& space, std::vector<Json> samples
 void KubeBackend::Perform(const Job& job, const control::Write& write, const core::TryPods& action,
                           Done done) {
   if (job->deleted) return done(Error{Code::kForbidden, "job " + write.key.ToString() + " is being deleted"});
-  if (const Result<PortRange> ports = AllocatePorts(*job); !ports.ok()) return done(ports.error());
-  if (!NeedsAdmission(*job, action.attempt)) return done(Revision{0});
-  TrySamples(job->key.namespace_, SamplesOf(*job, action.attempt, action.size),
-             [this, job, action, done = std::move(done)](const Status& status) {
-               if (!status.ok()) return done(status.error());
-               {
-                 MutexLock lock(mutex_);
-                 StateOf(*job).tried_attempt = action.attempt;
-               }
-               Notify(job->key.ToString());
-               done(Revision{0});
-             });
+  // PrepareGang takes them, once the attempt has its nodes: a job that waits keeps none from others.
+  const PortRange held = PortsOf(*job);
+  Result<PortRange> ports = PortRange{};
+  {
+    MutexLock lock(mutex_);
+    ports = FindPorts(*job, action.size, held);
+  }
+  if (!ports.ok()) return done(ports.error());
+  auto tried = [this, job, action, done = std::move(done)](const Status& status) {
+    if (!status.ok()) return done(status.error());
+    {
+      MutexLock lock(mutex_);
+      StateOf(*job).tried_attempt = action.attempt;
+    }
+    Notify(job->key.ToString());
+    done(Revision{0});
+  };
+  if (!NeedsAdmission(*job, action.attempt)) return tried(Ok());
+  TrySamples(job->key.namespace_, SamplesOf(*job, action.attempt, action.size), std::move(tried));
 }
 
 void KubeBackend::Perform(const Job& job, const control::Write& write, const core::PrepareGang& action,
@@ -354,7 +395,7 @@ void KubeBackend::Perform(const Job& job, const control::Write& write, const cor
 }
 
 void KubeBackend::Prepare(const Job& job, const core::PrepareGang& action, Done done) {
-  const Result<PortRange> ports = AllocatePorts(*job);
+  const Result<PortRange> ports = AllocatePorts(*job, action);
   if (!ports.ok()) return done(ports.error());
   wiring::Context context = ContextOf(*job);
   context.attempt = action.attempt;

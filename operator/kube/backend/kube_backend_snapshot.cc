@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "base/log.h"
 #include "base/mutex.h"
 #include "operator/core/decide/decide.h"
 #include "operator/core/decide/decide_kueue.h"
@@ -27,6 +28,7 @@ using control::Key;
 using control::Kind;
 
 std::optional<control::Snapshot> KubeBackend::Observe(const Key& key) const {
+  if (IsWithheld(key.namespace_)) return std::nullopt;
   const Job job = jobs_.Get(key.ToString());
   control::Snapshot snapshot;
   core::Observed& observed = snapshot.observed;
@@ -102,7 +104,7 @@ std::optional<core::Pod> KubeBackend::FindPod(const Key& key, const std::string&
 }
 
 bool KubeBackend::IsLeftBehind(const Key& key, const std::string& pod, const std::string& uid) const {
-  if (!jobs_.synced()) return false;
+  if (!jobs_.listed(key.namespace_)) return false;
   const Job job = jobs_.Get(key.ToString());
   if (!job) return true;
   const auto record = pods_.Get(key.namespace_ + "/" + pod);
@@ -395,10 +397,14 @@ class KubeBackend::ReadThroughRequest : public std::enable_shared_from_this<Read
       : backend_(backend), key_(std::move(key)), done_(std::move(done)) {}
 
   void Begin() {
+    jobs_before_ = backend_.jobs_.revision(key_.namespace_);
+    pods_.before = backend_.pods_.revision(key_.namespace_);
+    workloads_.before = backend_.workloads_.revision(key_.namespace_);
     ListOptions one;
     one.namespace_ = key_.namespace_;
     one.field_selector = "metadata.name=" + key_.name;
     List(kJobs, one, jobs_, [self = shared_from_this()](Revision revision) {
+      if (revision < self->jobs_before_) return self->Restored();
       self->backend_.jobs_.ReplaceGroup(self->key_.ToString(), self->jobs_, revision);
       self->Answer(Ok());
     });
@@ -432,7 +438,8 @@ class KubeBackend::ReadThroughRequest : public std::enable_shared_from_this<Read
   struct Part {
     std::vector<Json> items;
     Revision revision = 0;
-    size_t missing = 0;  // objects whose read has not been answered
+    Revision before = 0;  // what the view had when the list was requested
+    size_t missing = 0;   // objects whose read has not been answered
   };
 
   void List(const Resource& resource, const ListOptions& options, std::vector<Json>& gathered,
@@ -484,7 +491,17 @@ class KubeBackend::ReadThroughRequest : public std::enable_shared_from_this<Read
     Replace(part);
   }
 
+  // The list is a consistent read, so it shows all that the view has, unless the data of the server was
+  // restored from a backup.
+  void Restored() {
+    log::Warn("{} effect=\"lists everything again: the API server has older data than before\"",
+              backend_.JobTag(key_));
+    backend_.reflectors_.ListAgain();
+    Answer(Error{Code::kUnavailable, "the API server has older data than before"});
+  }
+
   void Replace(const Part& part) {
+    if (part.revision < part.before) return Restored();
     if (&part == &pods_)
       backend_.pods_.ReplaceGroup(key_.ToString(), part.items, part.revision);
     else
@@ -507,6 +524,7 @@ class KubeBackend::ReadThroughRequest : public std::enable_shared_from_this<Read
   const std::function<void(Status)> done_;
   // Each is written by its list, then by the reads of what that lacks, with the mutex held.
   std::vector<Json> jobs_;
+  Revision jobs_before_ = 0;  // as Part::before
   Part pods_;
   Part workloads_;
   Mutex mutex_;

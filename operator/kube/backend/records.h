@@ -27,7 +27,10 @@ namespace ringmaster::kube {
 struct JobSpec {
   std::string text;  // metadata and spec as JSON, a tenth of the tree
   bool host_network = false;
-  std::string problem;  // not empty: why the job is invalid; then `job` has only names and `suspend`
+  std::string problem;  // not empty: why the job is invalid; then `job` has only what is named in
+                        // core::Observed::invalid
+  // Fields that this version does not know, which a newer CRD has admitted; empty: none.
+  std::string unknown;
   core::Job job;
   // The PriorityClasses that the pods name; empty: none. Others: those of the master and of the roles.
   std::string workers_priority;
@@ -51,6 +54,8 @@ struct JobRecord {
   bool orphans = false;  // deleted with --cascade=orphan
   std::shared_ptr<const JobSpec> spec;
   core::Status status;
+  // What a newer version has written into the status, and this one does not know; null: nothing.
+  std::shared_ptr<const Json> unknown_status;
   // Labels and annotations: they change without a new generation. Empty: none.
   std::string queue;                             // of Kueue
   std::string workload_priority;                 // the WorkloadPriorityClass

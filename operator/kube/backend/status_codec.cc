@@ -11,6 +11,8 @@
 #include <utility>
 
 #include "api/display.h"
+#include "api/schema.h"
+#include "base/json.h"
 #include "operator/kube/backend/status_fields.h"
 
 namespace ringmaster::kube {
@@ -267,6 +269,67 @@ core::Status DecodeStatus(const api::Status& from, const WallClock& clock) {
   std::sort(ledger.excluded.begin(), ledger.excluded.end(),
             [](const core::ExcludedNode& a, const core::ExcludedNode& b) { return a.name < b.name; });
   return status;
+}
+
+// ---- what a newer version has written
+
+namespace {
+
+constexpr const char* kConditions = "conditions";
+
+const api::Schema& StatusSchema() {
+  static const api::Schema& schema = *api::JobSchema().Find("status");
+  return schema;
+}
+
+bool KnowsCondition(const Json& condition) {
+  for (size_t i = 0; i < core::kConditionTypes; ++i)
+    if (json::Text(condition, "type") == core::ConditionName(static_cast<core::ConditionType>(i)))
+      return true;
+  return false;
+}
+
+Json UnknownMembers(const Json& object, const api::Schema& schema) {
+  Json unknown;
+  if (!object.is_object()) return unknown;
+  for (const auto& [name, value] : object.items()) {
+    const api::Schema* field = schema.Find(name);
+    if (field == nullptr) {
+      unknown[name] = value;
+    } else if (field->type == api::Type::kObject) {
+      if (Json inner = UnknownMembers(value, *field); !inner.is_null()) unknown[name] = std::move(inner);
+    }
+  }
+  return unknown;
+}
+
+void KeepMembers(const Json& unknown, const api::Schema& schema, Json& object) {
+  for (const auto& [name, value] : unknown.items()) {
+    const api::Schema* field = schema.Find(name);
+    const bool missing = !object.contains(name);
+    if (field == nullptr) {
+      object[name] = value;
+    } else if (field->type == api::Type::kObject && !(missing && field->optional)) {
+      // Of an optional object that this version has removed nothing remains.
+      if (missing) object[name] = Json::object();
+      KeepMembers(value, *field, object[name]);
+    }
+  }
+}
+
+}  // namespace
+
+Json UnknownStatus(const Json& status) {
+  Json unknown = UnknownMembers(status, StatusSchema());
+  for (const Json& condition : json::Items(status, kConditions))
+    if (condition.is_object() && !json::Text(condition, "type").empty() && !KnowsCondition(condition))
+      unknown[kConditions].push_back(condition);
+  return unknown;
+}
+
+void KeepUnknownStatus(const Json& unknown, Json& status) {
+  KeepMembers(unknown, StatusSchema(), status);
+  for (const Json& condition : json::Items(unknown, kConditions)) status[kConditions].push_back(condition);
 }
 
 void ClampTimes(core::Status& status, const core::Job& job, Time now) {

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "api/training_job.h"
+#include "base/json.h"
 #include "operator/core/job.h"
 #include "operator/core/status.h"
 #include "operator/kube/wall_time.h"
@@ -23,6 +24,12 @@ api::Status EncodeStatus(const core::Status& status, const api::TrainingJob& job
 
 // Reads invalid members as unset.
 core::Status DecodeStatus(const api::Status& status, const WallClock& clock);
+
+// Returns the parts of a stored status that this version does not know, in their places; null: none. A newer
+// version has written them, and may lead again.
+Json UnknownStatus(const Json& status);
+// Puts them back into the status that this version writes.
+void KeepUnknownStatus(const Json& unknown, Json& status);
 
 // Corrects times for differences between the wall clocks of the writing and the reading process: past times
 // are not in the future, and future times are not later than the job allows.

@@ -74,6 +74,10 @@ class Reflectors::Member : public std::enable_shared_from_this<Member> {
     }
   }
 
+  void Restart() {
+    MutexLock lock(mutex_);
+    watcher_.Restart(Now());
+  }
   // Drops all responses that come from now on. The reflectors' thread closes the stream at its next turn.
   void Retire() {
     MutexLock lock(mutex_);
@@ -84,7 +88,12 @@ class Reflectors::Member : public std::enable_shared_from_this<Member> {
     MutexLock lock(mutex_);
     return retired_;
   }
+  bool denied() const {
+    MutexLock lock(mutex_);
+    return denied_ && !retired_ && !collection_.optional;
+  }
   const Resource& resource() const { return collection_.resource; }
+  const std::string& space() const { return collection_.namespace_; }
 
   // Called by the thread that calls Stop, after the reflectors' thread has ended, and by that thread for a
   // retired member.
@@ -142,6 +151,7 @@ class Reflectors::Member : public std::enable_shared_from_this<Member> {
       } else if (watcher_.OnListed(version, Now()) == StoreEvent::kInitDone) {
         sink_.End(ParseRevision(version));
         problem_.clear();
+        denied_ = false;
       }
     }
     // The pages' JSON was many times as large as the records, and the allocator would keep that memory.
@@ -188,6 +198,7 @@ class Reflectors::Member : public std::enable_shared_from_this<Member> {
       return signal_->Wake();
     }
     problem_.clear();
+    denied_ = false;
   }
 
   void OnEnd(uint64_t request, const Status& status) {
@@ -202,6 +213,8 @@ class Reflectors::Member : public std::enable_shared_from_this<Member> {
 
   void Note(const Error& error) RM_REQUIRES(mutex_) {
     problem_ = error.message.empty() ? CodeName(error.code) : error.message;
+    denied_ = error.code == Code::kForbidden && !collection_.namespace_.empty();
+    if (denied_) sink_.Deny();
     if (collection_.on_failure) collection_.on_failure(error);
   }
 
@@ -214,6 +227,7 @@ class Reflectors::Member : public std::enable_shared_from_this<Member> {
   uint64_t request_ RM_GUARDED_BY(mutex_) = 0;
   bool retired_ RM_GUARDED_BY(mutex_) = false;
   std::string problem_ RM_GUARDED_BY(mutex_) = "not listed yet";
+  bool denied_ RM_GUARDED_BY(mutex_) = false;  // of a namespace
   std::unique_ptr<HttpStream>
       stream_;  // used by the reflectors' thread, and by Close after that thread has ended
 };
@@ -272,13 +286,33 @@ void Reflectors::Stop() {
   for (const auto& member : Members()) member->Close();
 }
 
+void Reflectors::ListAgain() {
+  for (const auto& member : Members()) member->Restart();
+  signal_->Wake();
+}
+
 void Reflectors::Wake() { signal_->Wake(); }
 
 std::vector<std::string> Reflectors::Problems() const {
+  const auto members = Members();
+  std::set<std::string> denied = Denied();
+  const bool all = std::all_of(members.begin(), members.end(), [&](const auto& member) {
+    return member->space().empty() || denied.contains(member->space());
+  });
+  if (all) denied.clear();
   std::vector<std::string> problems;
-  for (const auto& member : Members())
+  for (const auto& member : members) {
+    if (denied.contains(member->space())) continue;
     if (auto problem = member->Problem()) problems.push_back(*std::move(problem));
+  }
   return problems;
+}
+
+std::set<std::string> Reflectors::Denied() const {
+  std::set<std::string> denied;
+  for (const auto& member : Members())
+    if (member->denied()) denied.insert(member->space());
+  return denied;
 }
 
 }  // namespace ringmaster::kube

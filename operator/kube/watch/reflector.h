@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -49,11 +50,16 @@ class Reflectors {
   void Retire(const Resource& resource);
   void Start();
   void Stop();
+  // Lists all collections again.
+  void ListAgain();
   // Makes the thread run a turn now.
   void Wake();
 
-  // Why collections are not up to date, one sentence each, for /readyz; empty: all are.
+  // Why collections are not up to date, one sentence each, for /readyz; empty: all are. A namespace whose
+  // collections the API server denies is no problem for the others, as long as it does not deny all of them.
   std::vector<std::string> Problems() const;
+  // The namespaces in which the API server denies a collection.
+  std::set<std::string> Denied() const;
 
  private:
   class Signal;

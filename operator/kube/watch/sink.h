@@ -26,6 +26,9 @@ class ReflectorSink {
   // A change after the list, in the order of the collection's revisions.
   virtual void Apply(const Json& object, Revision revision) = 0;
   virtual void Delete(const Json& object, Revision revision) = 0;
+  // The API server denies the list, as it does after the namespace was deleted with the rights in it. An End
+  // ends this.
+  virtual void Deny() {}
   // There is no further change up to this revision.
   virtual void Bookmark(Revision revision) = 0;
 };

@@ -101,11 +101,32 @@ class Store {
     if (it == sinks_.end()) it = sinks_.find(std::string());
     return it == sinks_.end() ? 0 : it->second->revision;
   }
-  // Returns true once every sink has received its first list.
+  // Returns true once every sink has received its first list, or has been denied it.
   bool synced() const {
     MutexLock lock(mutex_);
-    const auto listed = [](const auto& item) { return item.second->synced; };
-    return !sinks_.empty() && std::all_of(sinks_.begin(), sinks_.end(), listed);
+    const auto settled = [](const auto& item) { return item.second->synced || item.second->denied; };
+    return !sinks_.empty() && std::all_of(sinks_.begin(), sinks_.end(), settled);
+  }
+  // Returns true once the sink of this namespace has received its first list; also when there is no such
+  // sink.
+  bool listed(const std::string& namespace_) const {
+    MutexLock lock(mutex_);
+    auto it = sinks_.find(namespace_);
+    if (it == sinks_.end()) it = sinks_.find(std::string());
+    return it == sinks_.end() || it->second->synced;
+  }
+
+  // Removes what is in this namespace, which is gone: a watch that is denied does not show it.
+  void Drop(const std::string& namespace_) {
+    std::vector<Change> changes;
+    {
+      MutexLock lock(mutex_);
+      std::vector<std::string> keys;
+      for (const auto& [key, entry] : objects_)
+        if (key.starts_with(namespace_ + "/")) keys.push_back(key);
+      for (const std::string& key : keys) Remove(key, changes);
+    }
+    Publish(changes);
   }
 
   // Forgets everything, until the sinks receive a list again. REQUIRES: no sink is being called.
@@ -119,6 +140,7 @@ class Store {
       for (auto& [namespace_, sink] : sinks_) {
         sink->revision = 0;
         sink->synced = false;
+        sink->denied = false;
       }
     }
     Publish(changes);
@@ -127,7 +149,8 @@ class Store {
   // ---- a direct read
 
   // Replaces a group: `objects` are all of it at `revision`. Does nothing if the watch has come as far: the
-  // answer came late, and would restore what has been deleted since.
+  // answer came late, and would restore what has been deleted since. An answer that is older than what the
+  // view had when it was asked for is not late: the server's data was restored, and the caller lists again.
   void ReplaceGroup(const std::string& group, const std::vector<Json>& objects, Revision revision) {
     std::vector<Change> changes;
     Objects fresh;
@@ -173,6 +196,10 @@ class Store {
     void End(Revision listed) override { store.End(*this, listed); }
     void Apply(const Json& object, Revision at) override { store.Apply(*this, object, at); }
     void Delete(const Json& object, Revision at) override { store.Delete(*this, object, at); }
+    void Deny() override {
+      MutexLock lock(store.mutex_);
+      denied = true;
+    }
     void Bookmark(Revision at) override {
       MutexLock lock(store.mutex_);
       store.Advance(*this, at);
@@ -185,12 +212,16 @@ class Store {
     // this sink.
     Revision revision = 0;
     bool synced = false;
+    bool denied = false;  // since its last list
   };
 
   void End(Sink& sink, Revision revision) {
     std::vector<Change> changes;
     {
       MutexLock lock(mutex_);
+      // A list is never older than an answer before it, unless the server's data was restored from a backup.
+      if (revision < sink.revision)
+        std::erase_if(floors_, [&](const auto& floor) { return floor.first.starts_with(sink.prefix); });
       std::vector<std::string> gone;
       for (const auto& [key, entry] : objects_)
         if (key.starts_with(sink.prefix) && !sink.side.contains(key) && Floor(*entry.value) <= revision)
@@ -205,6 +236,7 @@ class Store {
       }
       sink.revision = revision;
       sink.synced = true;
+      sink.denied = false;
       DropFloors(sink);
     }
     Objects().swap(sink.side);

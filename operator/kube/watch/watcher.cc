@@ -78,6 +78,11 @@ void Watcher::OnUnreadableLine(Time now) {
   if (state_ == State::kWatching) Drop(State::kEmpty, now);
 }
 
+void Watcher::Restart(Time now) {
+  if (state_ == State::kWatching) return Drop(State::kEmpty, now);
+  if (state_ == State::kInitListed) state_ = State::kEmpty;
+}
+
 void Watcher::OnEnd(const Status& status, Time now) {
   if (state_ != State::kWatching) return;
   if (!status.ok()) return Fail(status.error().code == Code::kGone ? State::kEmpty : State::kInitListed, now);

@@ -74,6 +74,8 @@ class Watcher {
   void OnListFailed(const Error& error, Time now);
   // `resource_version`: of the object; empty for kError. `error_code`: the HTTP status in a kError line.
   StoreEvent OnLine(LineKind kind, const std::string& resource_version, int error_code, Time now);
+  // Lists again, although the watch runs.
+  void Restart(Time now);
   void OnUnreadableLine(Time now);
   void OnEnd(const Status& status, Time now);
 

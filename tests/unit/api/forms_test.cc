@@ -40,6 +40,7 @@ TEST(Forms, Examples) {
       {Form::kDnsLabel, {"a", "1", "a-1"}, {"", "A", "a_b", "-a", "a-", "a.b", "ä", "a\n"}},
       {Form::kDnsSubdomain, {"a", "a.b", "a-1.b-2"}, {"", "a..b", ".a", "a.", "a.-b", "A"}},
       {Form::kQualifiedName, {"a", "A_b.c", "x.y/Z"}, {"", "/a", "a/", "a/b/c", "X/y", "a b"}},
+      {Form::kAnnotation, {"a", "x.y/Z", "Example.COM/y", "X/y"}, {"", "/a", "a/", "a/b/c", "a b", "-X/y"}},
       {Form::kLabelValue, {"", "a", "A-b_c.1"}, {"-a", "a-", "a b", "a/b"}},
       {Form::kResource, {"rdma/ib", "nvidia.com/gpu"}, {"", "ib", "rdma/", "/ib", "rdma/ib "}},
       {Form::kNetwork, {"a", "ns/a", "ns/a@eth1", "a@net-1"}, {"", "a@", "ns/", "A", "a b", "x/y/z"}},

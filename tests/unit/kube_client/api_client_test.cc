@@ -236,6 +236,23 @@ TEST_F(Api, RetriesAfter429And503) {
                           {"POST", 429}, {"POST", 429}, {"POST", 503}, {"POST", 503}}));
 }
 
+// Pods that are created at the same time count against the same quota.
+TEST_F(Api, RetriesAfterAConflictOfQuotas) {
+  api_.Create(kPods, "rm", Json::object(), Done());
+  http_.Reply(409,
+              R"({"reason":"Conflict","message":"Operation cannot be fulfilled on resourcequotas \"q\": the )"
+              R"(object has been modified; please apply your changes to the latest version and try again"})",
+              seconds(0));
+  http_.Reply(201, R"({"a":1})");
+  EXPECT_EQ(result_.Get().value(), (Json{{"a", 1}}));
+  api_.Update(kPods, "rm", "x", "status", Json::object(), Done());
+  http_.Reply(409,
+              R"({"reason":"Conflict","message":"Operation cannot be fulfilled on pods \"x\": the object)"
+              R"( has been modified"})");
+  EXPECT_EQ(result_.Get().error().code, Code::kConflict) << "the view is old";
+  EXPECT_TRUE(http_.Idle());
+}
+
 TEST_F(Api, StopsRetryingAfterTheLimit) {
   api_.Create(kPods, "rm", Json::object(), Done());
   for (int i = 0; i < 6; ++i) http_.Reply(429, R"({"message":"too many requests"})", seconds(0));
@@ -350,9 +367,20 @@ TEST_F(Listing, APageThatIsTooLargeIsReadInSmallerOnes) {
   EXPECT_TRUE(result_.Get().ok());
 }
 
+TEST_F(Listing, PagesGrowAgainAfterALargeObject) {
+  Start({});
+  for (const int limit : {500, 250, 125})
+    EXPECT_EQ(http_.Fail({Code::kExhausted, "too large"}).target,
+              fmt::format("/api/v1/pods?limit={}", limit));
+  for (const int limit : {62, 124, 248, 496, 500, 500})
+    EXPECT_THAT(http_.Reply(200, Page({1}, "t")).target, HasSubstr(fmt::format("limit={}", limit)));
+  http_.Reply(200, Page({2}, ""));
+  EXPECT_TRUE(result_.Get().ok());
+}
+
 TEST_F(Listing, AnObjectThatIsTooLargeIsAnError) {
   Start({});
-  for (const int limit : {500, 250, 125, 62, 31, 15, 8})
+  for (const int limit : {500, 250, 125, 62, 31, 15, 7, 3, 1})
     EXPECT_EQ(http_.Fail({Code::kExhausted, "too large"}).target,
               fmt::format("/api/v1/pods?limit={}", limit));
   EXPECT_EQ(result_.Get().error().code, Code::kExhausted);

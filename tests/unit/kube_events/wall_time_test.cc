@@ -42,5 +42,30 @@ TEST(WallClock, OffsetIsConstant) {
   EXPECT_EQ(clock.ToSteady(clock.ToWall(Time{} + milliseconds(42))), Time{} + milliseconds(42));
 }
 
+TEST(WallClock, TheServersClockCorrectsIt) {
+  // It was started with the time of its machine's first boot.
+  const WallClock clock(Time{} + seconds(100), WallTime(std::chrono::seconds(0)));
+  const WallClock copy = clock;
+  const WallTime server = *ParseHttpDate("Sun, 06 Nov 1994 08:49:37 GMT");
+  EXPECT_EQ(WallSecondsText(server), "1994-11-06T08:49:37Z");
+  EXPECT_TRUE(clock.Correct(server, Time{} + seconds(130)));
+  EXPECT_EQ(WallSecondsText(copy.ToWall(Time{} + seconds(131))), "1994-11-06T08:49:38Z");
+  EXPECT_EQ(copy.ToSteady(copy.ToWall(Time{} + seconds(7))), Time{} + seconds(7));
+  const WallTime before = clock.ToWall(Time{});
+  for (const int difference : {-4, 0, 4})
+    EXPECT_FALSE(clock.Correct(server + std::chrono::seconds(difference + 10), Time{} + seconds(140)));
+  EXPECT_EQ(clock.ToWall(Time{}), before) << "small differences are of the network";
+  EXPECT_TRUE(clock.Correct(server - std::chrono::hours(24), Time{} + seconds(130)));
+  EXPECT_EQ(WallSecondsText(clock.ToWall(Time{} + seconds(130))), "1994-11-05T08:49:37Z");
+}
+
+TEST(WallTime, RejectsInvalidDatesOfHttp) {
+  for (const char* text : {"", "Sun", "Sun, ", "Sun, 06 Nov 1994 08:49:37", "Sun, 06 Nov 1994 08:49:37 UTC",
+                           "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994",
+                           "Sun, 31 Feb 1994 08:49:37 GMT", "Sun, 06 ovD 1994 08:49:37 GMT",
+                           "Sun, 06 Nov 1994 24:49:37 GMT", "Sun, 06 No", "Sun, 06 Nov 1994 08:49:37 GMTx"})
+    EXPECT_FALSE(ParseHttpDate(text).has_value()) << text;
+}
+
 }  // namespace
 }  // namespace ringmaster::kube

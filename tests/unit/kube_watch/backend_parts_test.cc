@@ -73,10 +73,11 @@ TEST(HostPortsTest, AJobIsAskedAboutOnlyWhileItHoldsPorts) {
   int asked = 0;
   const auto find = [&] {
     asked = 0;
-    return table.Find(all, 8, [&](const std::string& job) {
+    const auto uses = [&](const std::string& job) {
       ++asked;
       return !ended.contains(job);
-    });
+    };
+    return table.Find(all, "ml/new", 8, {}, uses, [](const std::string&) { return true; });
   };
   for (int i = 0; i < 10'000; ++i) table.Set(fmt::format("ml/old-{}", i), {PortRange{0, 0}});
   EXPECT_EQ(find(), (PortRange{1000, 8}));
@@ -92,6 +93,42 @@ TEST(HostPortsTest, AJobIsAskedAboutOnlyWhileItHoldsPorts) {
   table.Set("ml/b", {});
   EXPECT_EQ(find(), (PortRange{1000, 8}));
   EXPECT_EQ(asked, 0);
+}
+
+TEST(HostPortsTest, AJobGetsItsPortsAgainIfTheyAreFree) {
+  const PortRange all{1000, 100};
+  const auto always = [](const std::string&) { return true; };
+  PortTable table;
+  table.Set("ml/a", {{1000, 8}});
+  EXPECT_EQ(table.Find(all, "ml/b", 8, {1048, 16}, always, always), (PortRange{1048, 8}));
+  EXPECT_EQ(table.Find(all, "ml/b", 8, {1004, 8}, always, always), (PortRange{1008, 8}))
+      << "another has them";
+  EXPECT_EQ(table.Find(all, "ml/a", 8, {1000, 8}, always, always), (PortRange{1000, 8})) << "its own";
+  EXPECT_EQ(table.Find(all, "ml/a", 16, {1000, 8}, always, always), (PortRange{1000, 16})) << "it needs more";
+}
+
+TEST(HostPortsTest, WhileAJobWaitsNoOtherNamespaceGetsMoreThanItsShare) {
+  const PortRange all{1000, 100};
+  const auto always = [](const std::string&) { return true; };
+  bool waits = true;
+  PortTable table;
+  const auto find = [&](const std::string& job, int32_t count) {
+    const auto found = table.Find(all, job, count, {}, always, [&](const std::string&) { return waits; });
+    if (found) table.Set(job, {*found});
+    return found.has_value();
+  };
+  for (const char* job : {"big/a", "big/b", "big/c", "big/d"}) EXPECT_TRUE(find(job, 24)) << job;
+  EXPECT_FALSE(find("small/a", 8));
+  table.Set("big/a", {});
+  EXPECT_FALSE(find("big/e", 24)) << "small/a waits, and big has more than half";
+  EXPECT_TRUE(find("small/a", 8));
+  EXPECT_FALSE(find("big/e", 24)) << "16 of the 24 are left";
+  EXPECT_TRUE(find("big/f", 8)) << "no other namespace waits any more";
+
+  EXPECT_FALSE(find("other/a", 50));
+  EXPECT_FALSE(find("big/g", 4));
+  waits = false;  // the job was deleted
+  EXPECT_TRUE(find("big/g", 4));
 }
 
 TEST(MissingNodesTest, OnlyNodesThatPodsNameAreRemembered) {

@@ -557,16 +557,31 @@ TEST_F(BackendTest, ADeletedJobKeepsItsHostPortsUntilItsPodsHaveEnded) {
   job_ = job("a") + ", " + job("b");
   KubeBackend::Options options;
   options.host_ports = {20000, 2 * wiring::kHostPortsPerRank};
+  options.context = [](const control::Key&) { return wiring::Context(); };
   Start(std::move(options));
   ASSERT_TRUE(Await([&] { return backend_->Synced(); }));
-  const auto find_ports = [&](const control::Key& key) {
+  const auto execute = [&](const control::Key& key, core::Action action) {
     auto done = std::make_shared<std::promise<Result<control::Revision>>>();
     auto future = done->get_future();
-    backend_->Execute({key, backend_->Observe(key)->observed.job.uid, core::TryPods{1, 2}, {}},
+    backend_->Execute({key, backend_->Observe(key)->observed.job.uid, std::move(action), {}},
                       [done](Result<control::Revision> result) { done->set_value(std::move(result)); });
     return future.get();
   };
+  const auto find_ports = [&](const control::Key& key) { return execute(key, core::TryPods{1, 2}); };
+  on_post_ = [](const HttpRequest&) { return Response(201, R"({"metadata": {"resourceVersion": "11"}})"); };
   EXPECT_TRUE(find_ports(kKey).ok());
+  EXPECT_TRUE(find_ports({"ml", "b"}).ok()) << "a job that only waits reserves none";
+  EXPECT_TRUE(execute(kKey, core::PrepareGang{1, 2, 2}).ok());
+  EXPECT_EQ(find_ports({"ml", "b"}).error().code, Code::kExhausted);
+  Json stopped = Json::parse(job("a"));
+  stopped["metadata"]["resourceVersion"] = "12";
+  stopped["status"] = {{"attempt", 1}, {"ledger", {{"suspended", true}}}};
+  Line("trainingjobs", "MODIFIED", stopped.dump());
+  EXPECT_TRUE(find_ports({"ml", "b"}).ok()) << "a suspended job uses none";
+  stopped["metadata"]["resourceVersion"] = "13";
+  stopped["status"] = {{"attempt", 1}};
+  Line("trainingjobs", "MODIFIED", stopped.dump());
+  EXPECT_TRUE(execute(kKey, core::PrepareGang{1, 2, 2}).ok());
   Line("pods", "ADDED", PodOnServer("a-1-0", R"({"nodeName": "n", "containers": []})", 20));
   EXPECT_EQ(find_ports({"ml", "b"}).error().code, Code::kExhausted);
   Json gone = Json::parse(job("a"));

@@ -4,10 +4,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "operator/kube/backend/decode_job.h"
 #include "operator/kube/backend/decode_node.h"
 #include "operator/kube/backend/decode_pod.h"
-#include "operator/kube/backend/status_codec.h"
 #include "rendezvous/messages.h"
 
 namespace ringmaster::kube {
@@ -80,6 +78,35 @@ TEST(DecodePodTest, RunningPod) {
   EXPECT_EQ(pod.conditions, (std::vector<std::string>{"PodScheduled", "DisruptionTarget"}));
   EXPECT_EQ(pod.waiting_reason, "");
   EXPECT_FALSE(pod.ended || pod.deleting() || pod.gated);
+}
+
+// Linkerd, Istio and other webhooks add containers, some of them before all others.
+TEST(DecodePodTest, TheWorkerIsTheContainerThatThePodWasCreatedWith) {
+  const auto pod = [](const char* worker, const char* names, const char* annotation) {
+    const Json json = PodJson(fmt::format(R"({{"nodeName":"node-1","containers":[{}]}})", names).c_str(),
+                              fmt::format(R"({{"phase":"Running","containerStatuses":[
+          {{"name":"proxy","state":{{"running":{{"startedAt":"2025-12-31T23:52:00Z"}}}}}},
+          {{"name":"{}","state":{{"terminated":{{"exitCode":3,"finishedAt":"2025-12-31T23:59:00Z"}}}}}}]}})",
+                                          worker)
+                                  .c_str(),
+                              annotation);
+    return Core(json);
+  };
+  const core::Pod injected = pod("main", R"({"name":"proxy"},{"name":"main"})",
+                                 R"({"annotations":{"ringmaster.dev/worker-container":"main"}})");
+  EXPECT_EQ(injected.phase, PodPhase::kFailed);
+  EXPECT_EQ(injected.exit_code, 3);
+  EXPECT_TRUE(injected.lingers);
+  // A sidecar may even have the usual name of the worker.
+  const Json other = PodJson(R"({"nodeName":"node-1","containers":[{"name":"worker"},{"name":"main"}]})",
+                             R"({"phase":"Running","containerStatuses":[
+          {"name":"main","state":{"running":{"startedAt":"2025-12-31T23:52:00Z"}}},
+          {"name":"worker","state":{"terminated":{"exitCode":0,"finishedAt":"2025-12-31T23:59:00Z"}}}]})",
+                             R"({"annotations":{"ringmaster.dev/worker-container":"main"}})");
+  EXPECT_EQ(Core(other).phase, PodPhase::kRunning);
+  // Pods of older versions have no such annotation, and one may name no container.
+  for (const char* annotation : {"{}", R"({"annotations":{"ringmaster.dev/worker-container":"gone"}})"})
+    EXPECT_EQ(pod("main", R"({"name":"main"},{"name":"proxy"})", annotation).exit_code, 3) << annotation;
 }
 
 struct EndCase {
@@ -432,165 +459,6 @@ TEST(DecodeNodeTest, AnotherBootIdIsARestart) {
   const auto again = decode("b", unknown, At(3));
   EXPECT_EQ(again->restarted, At(3));
   EXPECT_EQ(decode("b", again, At(4))->restarted, At(3));
-}
-
-TEST(DecodeJobTest, ValidInvalidAndForeignJobs) {
-  Json job = {
-      {"metadata",
-       {{"name", "gpt"},
-        {"namespace", "ml"},
-        {"uid", "u"},
-        {"resourceVersion", "9"},
-        {"generation", 4},
-        {"labels", {{"a", "b"}}},
-        {"finalizers", Json::array({"x/y"})}}},
-      {"spec",
-       {{"framework", "pytorch"},
-        {"launch", {{"kind", "none"}}},
-        {"workers",
-         {{"replicas", 8},
-          {"template", {{"spec", {{"containers", Json::array({{{"name", "worker"}, {"image", "i"}}})}}}}}}}}},
-      {"status", {{"attempt", 3}, {"conditions", "nonsense"}, {"ledger", {{"gangSize", 8}}}}}};
-  const auto decode = [](const Json& json) { return DecodeJob(json, ReadMeta(json), nullptr, kClock, kNow); };
-  const auto good = decode(job);
-  ASSERT_TRUE(good);
-  EXPECT_EQ(good->spec->problem, "");
-  EXPECT_EQ(good->revision, 9U);
-  EXPECT_EQ(good->spec->job.uid, "u");
-  EXPECT_EQ(good->spec->job.spec_generation, 4);
-  EXPECT_EQ(good->spec->job.replicas, 8);
-  EXPECT_EQ(good->status.ledger.attempt, 3);
-  EXPECT_EQ(good->status.ledger.gang_size, 8);
-  EXPECT_EQ(good->ToApi().status, api::Status{});
-  EXPECT_EQ(good->ToApi().spec.workers.template_, job["spec"]["workers"]["template"]);
-  EXPECT_FALSE(good->deleted);
-
-  job["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z";
-  EXPECT_TRUE(decode(job)->deleted);
-
-  Json bad = job;
-  bad["spec"]["workers"]["replicas"] = -1;
-  EXPECT_NE(decode(bad)->spec->problem, "");
-  EXPECT_EQ(decode(bad)->key, (control::Key{"ml", "gpt"}));
-  bad["spec"] = "nonsense";
-  EXPECT_NE(decode(bad)->spec->problem, "");
-
-  Json deep = Json::object();
-  for (int i = 0; i < 70; ++i) deep = Json{{"k", std::move(deep)}};
-  bad = job;
-  bad["spec"]["workers"]["template"]["x"] = deep;
-  EXPECT_NE(decode(bad)->spec->problem, "");
-
-  job["spec"]["managedBy"] = "kueue.x-k8s.io/multikueue";
-  EXPECT_EQ(decode(job), nullptr);
-}
-
-// They change without a new generation.
-TEST(DecodeJobTest, KeepsWhatItsWorkloadHas) {
-  Json job = {{"metadata",
-               {{"name", "gpt"},
-                {"namespace", "ml"},
-                {"uid", "u"},
-                {"labels", {{"kueue.x-k8s.io/max-exec-time-seconds", "60"}}},
-                {"annotations",
-                 {{"kueue.x-k8s.io/admission-gated-by", "example.com/budget"},
-                  {"provreq.kueue.x-k8s.io/zone", "a"},
-                  {"other", "x"}}}}},
-              {"spec", {{"framework", "pytorch"}}}};
-  const auto decode = [&] { return DecodeJob(job, ReadMeta(job), nullptr, kClock, kNow); };
-  EXPECT_EQ(decode()->maximum_time, "60");
-  EXPECT_EQ(decode()->passed_on,
-            (std::map<std::string, std::string>{{"kueue.x-k8s.io/admission-gated-by", "example.com/budget"},
-                                                {"provreq.kueue.x-k8s.io/zone", "a"}}));
-  job["metadata"]["annotations"] = {{"kueue.x-k8s.io/admission-gated-by", ""}};
-  EXPECT_TRUE(decode()->passed_on.empty()) << "an empty one is none";
-}
-
-TEST(DecodeJobTest, TheOperatorsFlagIsForJobsThatPreemptNothing) {
-  const auto autoscaled = [](const Json& scheduling, bool flag) {
-    const Json job = {
-        {"metadata", {{"name", "gpt"}, {"namespace", "ml"}, {"uid", "u"}, {"generation", 1}}},
-        {"spec",
-         {{"framework", "pytorch"},
-          {"launch", {{"kind", "none"}}},
-          {"workers", {{"replicas", 8}, {"template", {{"spec", {{"containers", Json::array()}}}}}}},
-          {"scheduling", scheduling}}}};
-    const auto record = DecodeJob(job, ReadMeta(job), nullptr, kClock, kNow, flag);
-    EXPECT_EQ(record->spec->problem, "");
-    return record->spec->job.autoscaler;
-  };
-  EXPECT_FALSE(autoscaled(Json::object(), false));
-  EXPECT_TRUE(autoscaled(Json::object(), true));
-  EXPECT_TRUE(autoscaled({{"autoscaler", true}}, false));
-  EXPECT_FALSE(autoscaled({{"preempt", true}}, true)) << "it waits at the gate for the room of others";
-}
-
-TEST(StatusCodecTest, RanksAreRanges) {
-  core::Status status;
-  status.ledger.succeeded = {0, 1, 2, 5, 7, 8};
-  const api::Status written = EncodeStatus(status, {}, kClock);
-  EXPECT_EQ(written.ledger->succeeded, "0-2,5,7-8");
-  const auto read = [&](const char* text) {
-    api::Status edited = written;
-    edited.ledger->succeeded = text;
-    return DecodeStatus(edited, kClock).ledger.succeeded;
-  };
-  EXPECT_EQ(read("0-2,5,7-8"), status.ledger.succeeded);
-  EXPECT_EQ(read("3,1"), std::vector<int32_t>{3});
-  for (const char* bad : {"", "x", "-1", "2-1", ",", "0-2147483647", "99999999999"})
-    EXPECT_TRUE(read(bad).empty()) << bad;
-}
-
-TEST(DecodeJobTest, TheTimeLeftIsReadOfProgramsOnly) {
-  Json job = {{"metadata", {{"name", "gpt"}, {"namespace", "ml"}, {"uid", "u"}, {"generation", 1}}},
-              {"spec",
-               {{"framework", "pytorch"},
-                {"workers",
-                 {{"replicas", 8},
-                  {"template",
-                   {{"spec",
-                     {{"containers",
-                       Json::array({{{"name", "worker"}, {"image", "i"}, {"command", {"python"}}}})}}}}}}}}},
-              {"status", {{"progress", {{"etaSeconds", 90}}}}}};
-  const auto time_left = [&](bool programs) {
-    const auto record = DecodeJob(job, ReadMeta(job), nullptr, kClock, kNow);
-    EXPECT_EQ(record->spec->problem, "");
-    EXPECT_EQ(record->spec->job.programs, programs);
-    return record->status.display.progress.seconds_left;
-  };
-  EXPECT_EQ(time_left(true), 90);
-  job["spec"]["launch"] = {{"kind", "none"}};
-  EXPECT_EQ(time_left(false), 0);
-}
-
-TEST(DecodeJobTest, SpecIsParsedOncePerGeneration) {
-  Json job = {{"metadata", {{"name", "gpt"}, {"namespace", "ml"}, {"uid", "u"}, {"generation", 4}}},
-              {"spec",
-               {{"framework", "pytorch"},
-                {"launch", {{"kind", "none"}}},
-                {"workers", {{"replicas", 8}, {"template", {{"spec", {{"containers", Json::array()}}}}}}}}}};
-  const auto decode = [&](const std::shared_ptr<const JobRecord>& before) {
-    return DecodeJob(job, ReadMeta(job), before, kClock, kNow);
-  };
-  const auto first = decode(nullptr);
-  job["status"] = {{"attempt", 3}};
-  job["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z";
-  const auto second = decode(first);
-  EXPECT_EQ(second->spec, first->spec);
-  EXPECT_EQ(second->status.ledger.attempt, 3);
-  EXPECT_TRUE(second->Job().deleted);
-  EXPECT_FALSE(first->Job().deleted);
-
-  job["spec"]["workers"]["replicas"] = 9;
-  job["metadata"]["generation"] = 5;
-  const auto third = decode(second);
-  EXPECT_EQ(third->spec->job.replicas, 9);
-  // Another job of the same name, and a server without generations.
-  job["metadata"]["uid"] = "v";
-  EXPECT_NE(decode(third)->spec, third->spec);
-  job["metadata"].erase("generation");
-  const auto uncounted = decode(third);
-  EXPECT_NE(decode(uncounted)->spec, uncounted->spec);
 }
 
 }  // namespace

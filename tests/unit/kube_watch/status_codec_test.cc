@@ -5,9 +5,13 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+#include <string>
+
 #include "api/codec.h"
 #include "api/fields_status.h"
 #include "api/load.h"
+#include "api/schema.h"
 #include "base/rng.h"
 #include "operator/control/convert.h"
 #include "tests/sanitized.h"
@@ -93,6 +97,9 @@ core::Status RandomStatus(uint64_t seed) {
   l.step_at_failure = dice.Number(1'000'000'000'000);
   l.not_before = dice.MaybeAt();
   l.worker_failures = dice.Small();
+  l.incident = static_cast<uint64_t>(dice.Number(1'000'000'000'000));
+  if (dice.Flip())
+    l.preemption = core::Preemption{"team/" + dice.Text(), dice.Text(), dice.Small(), dice.Small()};
   l.ready_since = dice.MaybeAt();
   for (size_t i = dice.Count(); i > 0; --i) l.absent.push_back({"uid-" + std::to_string(i), dice.AtOrZero()});
   l.base_step = dice.Number(1'000'000'000'000);
@@ -128,6 +135,8 @@ core::Status RandomStatus(uint64_t seed) {
   d.ready_replicas = dice.Small();
   d.gang_generation = static_cast<uint64_t>(dice.Number(1'000'000'000'000));
   d.transport = dice.Flip() ? "" : "ucx:cma+rc_mlx5";
+  d.devices = dice.Flip() ? "" : "8 x NVIDIA H200";
+  if (dice.Flip()) d.topology = core::TopologySpread{"example.com/rack", dice.Small(), "a: 4, b: 4"};
   d.weights_hash = dice.Flip() ? "" : "0123456789abcdef";
   d.progress = {dice.Number(1'000'000), dice.Number(1'000'000), dice.Real(), dice.Real(),
                 dice.Number(1000) - 1};
@@ -148,6 +157,75 @@ TEST(StatusCodecTest, RoundTrip) {
   for (uint64_t seed = 1; seed <= (kSanitized ? 500 : 5000); ++seed) {
     const core::Status status = RandomStatus(seed);
     ASSERT_EQ(ThroughTheApi(status, kCodecClock, kCodecClock), status) << "seed " << seed;
+  }
+}
+
+// The paths below `path` that the object has.
+void Collect(const Json& object, const std::string& path, std::set<std::string>& paths) {
+  for (const auto& [name, value] : object.items()) {
+    const std::string at = path + "." + name;
+    paths.insert(at);
+    if (value.is_object()) Collect(value, at, paths);
+    if (value.is_array())
+      for (const Json& item : value)
+        if (item.is_object()) Collect(item, at, paths);
+  }
+}
+void Expect(const api::Schema& schema, const std::string& path, const std::set<std::string>& paths) {
+  for (const api::Schema& field : schema.fields) {
+    const std::string at = path + "." + field.name;
+    EXPECT_TRUE(paths.contains(at)) << at
+                                    << " is never written: add it to RandomStatus, or to status_fields.h";
+    if (field.type == api::Type::kObject) Expect(field, at, paths);
+    if (field.type == api::Type::kList && field.item.front().type == api::Type::kObject)
+      Expect(field.item.front(), at, paths);
+  }
+}
+
+// So that RoundTrip compares each of them.
+TEST(StatusCodecTest, RandomStatusesHaveEveryField) {
+  std::set<std::string> paths;
+  api::TrainingJob job = SomeJob();
+  job.spec.checkpoint.path = "/checkpoints";
+  for (uint64_t seed = 1; seed <= 500; ++seed)
+    Collect(api::WriteValue(EncodeStatus(RandomStatus(seed), job, kCodecClock)), "status", paths);
+  Expect(*api::JobSchema().Find("status"), "status", paths);
+}
+
+// ---- an older version leads while a newer one has written the status
+
+TEST(StatusCodecTest, WhatANewerVersionWroteIsKept) {
+  Json stored = api::WriteValue(EncodeStatus(RandomStatus(3), SomeJob(), kCodecClock));
+  EXPECT_TRUE(UnknownStatus(stored).is_null());
+  const Json known = stored;
+  stored["spares"] = {{"ready", 2}};
+  stored["ledger"]["spares"] = Json::array({"a", "b"});
+  stored["ledger"]["time"]["spare"] = 5;
+  stored["conditions"].push_back({{"type", "Preflighted"}, {"status", "True"}, {"reason", "Passed"}});
+  const Json unknown = UnknownStatus(stored);
+  Json written = known;
+  KeepUnknownStatus(unknown, written);
+  EXPECT_EQ(written, stored);
+
+  written = api::WriteValue(EncodeStatus(core::Status(), SomeJob(), kCodecClock));
+  KeepUnknownStatus(unknown, written);
+  EXPECT_EQ(written["spares"], stored["spares"]);
+  EXPECT_EQ(written["ledger"]["time"]["spare"], 5);
+  EXPECT_EQ(UnknownStatus(written), unknown) << "also for the next write";
+}
+
+// This version has removed the object; a part of it would be half of one.
+TEST(StatusCodecTest, NothingIsKeptOfAnObjectThatIsRemoved) {
+  Json stored = Json::object();
+  stored["lastFailure"] = {{"pod", "gpt-1-0"}, {"gpu", 3}};
+  const Json unknown = UnknownStatus(stored);
+  EXPECT_EQ(unknown, Json({{"lastFailure", {{"gpu", 3}}}}));
+  Json written = Json::object();
+  KeepUnknownStatus(unknown, written);
+  EXPECT_EQ(written, Json::object());
+  for (const Json& hostile : {Json(), Json("x"), Json::array({1}), Json({{"conditions", "x"}, {"ledger", 7}}),
+                              Json({{"conditions", Json::array({1, Json::object()})}})}) {
+    EXPECT_TRUE(UnknownStatus(hostile).is_null()) << hostile;
   }
 }
 

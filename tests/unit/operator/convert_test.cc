@@ -105,5 +105,34 @@ TEST(Convert, ConvertsEveryFieldThatDecisionsNeed) {
   EXPECT_EQ(c.clean_pods, core::CleanPods::kAll);
 }
 
+// A condition that is lost on the way makes a rule match failures that it is not about.
+TEST(Convert, ARuleHasEachOfItsConditions) {
+  api::TrainingJob job;
+  job.spec.framework = "pytorch";
+  auto& rules = job.spec.restart.rules;
+  rules.resize(5);
+  rules[0].on.exitCodes = {3, 4};
+  rules[1].on.nodeUnreachable = false;
+  rules[2].on.hang = true;
+  rules[3].on.podCondition = "DisruptionTarget";
+  rules[4].on.messageRegex = "Xid";
+  const core::Job c = FromApi(job, "uid", 1);
+  std::vector<core::Rule> want(5);
+  want[0].exit_codes = {3, 4};
+  want[1].node_unreachable = false;
+  want[2].hang = true;
+  want[3].pod_condition = "DisruptionTarget";
+  want[4].message_regex = "Xid";
+  EXPECT_THAT(c.rules, testing::ElementsAreArray(want));
+}
+
+TEST(Convert, AFinishedJobStaysUnlessItsSpecLimitsItsTime) {
+  api::TrainingJob job;
+  job.spec.framework = "pytorch";
+  EXPECT_EQ(FromApi(job, "uid", 1).ttl, std::nullopt);
+  job.spec.lifecycle.ttlSecondsAfterFinished = 0;
+  EXPECT_EQ(FromApi(job, "uid", 1).ttl, seconds(0));
+}
+
 }  // namespace
 }  // namespace ringmaster::control

@@ -34,31 +34,6 @@ TEST(Decide, EqualInputsGiveEqualDecisions) {
     EXPECT_EQ(Decide(o, kT0), Decide(o, kT0));
 }
 
-TEST(Decide, AnInvalidSpecIsReportedOnceAndChangesNothing) {
-  Observed o = RunningWorld();
-  Settle(o, kT0);
-  const Status before = o.status;
-  o.invalid = "spec.workers.template: no";
-  o.job.spec_generation += 1;
-  const Decision decision = Decide(o, kT0);
-  ASSERT_EQ(decision.actions.size(), 1U);
-  ASSERT_EQ(decision.events.size(), 1U);
-  EXPECT_EQ(decision.events[0].reason, "Invalid");
-  EXPECT_EQ(Written(decision), before.ledger);
-  Obey(o, decision, kT0);
-  const Condition& admitted = o.status.display.Of(ConditionType::kAdmitted);
-  EXPECT_EQ(admitted.truth, Truth::kFalse);
-  EXPECT_EQ(admitted.reason, Reason::kInvalid);
-  EXPECT_EQ(admitted.message, o.invalid);
-  EXPECT_EQ(o.status.display.observed_spec_generation, o.job.spec_generation);
-  EXPECT_EQ(o.status.display.phase, before.display.phase);
-  EXPECT_TRUE(Decide(o, kT0 + seconds(60)).actions.empty()) << "reported once";
-  o.invalid.clear();
-  Settle(o, kT0 + seconds(61));
-  EXPECT_EQ(o.status.display.Of(ConditionType::kAdmitted).reason, Reason::kAccepted);
-  EXPECT_EQ(o.pods.size(), 2U);
-}
-
 // A job as the API server creates it: its status names attempt 1.
 Observed BornWorld(int32_t target) {
   Observed o = NewWorld(target);
@@ -123,23 +98,6 @@ TEST(Decide, ANewJobThatIsSuspendedHasNoPods) {
   Obey(o, Decide(o, kT0), kT0);
   o.job.suspend = false;
   EXPECT_EQ(Written(Decide(o, kT0)).attempt, 2) << "pods that a deposed leader creates are of attempt 1";
-}
-
-TEST(Decide, AJobWithAnInvalidSpecCanBeSuspendedAndCorrected) {
-  Observed o = RunningWorld(2, false);
-  Settle(o, kT0);
-  o.invalid = "spec.workers.template: no";
-  o.job.suspend = true;
-  EXPECT_TRUE(Written(Decide(o, kT0)).stop_since.has_value());
-  Obey(o, Decide(o, kT0), kT0);
-  o.pods.clear();
-  Settle(o, kT0 + seconds(1));
-  EXPECT_EQ(o.status.display.Of(ConditionType::kSuspended).truth, Truth::kTrue);
-  EXPECT_EQ(o.status.display.Of(ConditionType::kAdmitted).reason, Reason::kInvalid);
-  o.job.suspend = false;
-  EXPECT_TRUE(Decide(o, kT0 + seconds(2)).actions.empty()) << "not resumed while the spec is invalid";
-  o.invalid.clear();
-  EXPECT_EQ(Written(Decide(o, kT0 + seconds(3))).attempt, 2);
 }
 
 TEST(Decide, ARunningJobNeedsNoActions) {
@@ -480,27 +438,6 @@ TEST(Decide, AJobIsDeletedAfterItsTimeToLive) {
   o.pods.clear();
   EXPECT_TRUE(All<DeleteJob>(Decide(o, kT0 + seconds(59))).empty());
   EXPECT_EQ(All<DeleteJob>(Decide(o, kT0 + seconds(60))).size(), 1U);
-}
-
-TEST(Decide, TheDeadlineCountsOnlyActiveTime) {
-  Observed o = RunningWorld(2);
-  o.job.active_deadline = seconds(100);
-  Settle(o, kT0 + seconds(40));
-  o.job.suspend = true;
-  Settle(o, kT0 + seconds(40));
-  o.report->phase = GangPhase::kStopped;
-  Settle(o, kT0 + seconds(40));
-  ASSERT_TRUE(o.status.ledger.suspended);
-  Settle(o, kT0 + seconds(4000));
-  EXPECT_EQ(o.status.ledger.outcome, Outcome::kNone);
-  o.job.suspend = false;
-  Settle(o, kT0 + seconds(5000));
-  Settle(o, kT0 + seconds(5059));
-  EXPECT_EQ(o.status.ledger.outcome, Outcome::kNone);
-  Settle(o, kT0 + seconds(5060));
-  EXPECT_EQ(o.status.ledger.outcome_reason, Reason::kDeadlineExceeded);
-  EXPECT_NE(o.status.ledger.outcome_message.find("raise it"), std::string::npos);
-  EXPECT_TRUE(o.pods.empty());
 }
 
 TEST(Decide, OtherFrameworksSucceedWhenAllPodsSucceed) {

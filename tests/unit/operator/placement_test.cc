@@ -455,6 +455,11 @@ TEST(Refusal, TheServersMessageDeterminesTheKind) {
   EXPECT_EQ(kind("namespace x because it is being terminated"), RefusalKind::kNamespaceEnding);
   EXPECT_EQ(kind("User \"x\" cannot create resource \"pods\""), RefusalKind::kForbidden);
   EXPECT_EQ(ClassifyRefusal({Code::kInvalid, "spec.x: bad"}), RefusalKind::kInvalid);
+  for (const Code code : {Code::kAmbiguous, Code::kUnavailable, Code::kForbidden})
+    EXPECT_EQ(ClassifyRefusal({code,
+                               "POST pods ml/: Internal error occurred: failed calling webhook \"a.b\": "
+                               "failed to call webhook: connection refused"}),
+              RefusalKind::kAdmission);
   EXPECT_EQ(ClassifyRefusal({Code::kExhausted, "no ports"}), RefusalKind::kNoHostPorts);
   EXPECT_EQ(ClassifyRefusal({Code::kUnavailable, "exceeded quota"}), std::nullopt);
 }

@@ -116,5 +116,54 @@ TEST(Programs, AnIncidentIsOneFailure) {
   EXPECT_EQ(o.status.ledger.restarts.total, 1);
 }
 
+// The agents start the next incarnation once the order says that the failure is accounted: that is, after the
+// back-off.
+TEST(Programs, TheNextIncarnationWaitsForTheBackOff) {
+  Observed o = RunningWorld(2);
+  o.job.programs = true;
+  o.job.backoff_initial = seconds(20);
+  o.job.backoff_max = seconds(100);
+  Settle(o, kT0);
+  ASSERT_TRUE(o.order.has_value());
+  o.report->worker_failures = 2;
+  o.report->failures_without_progress = 2;
+  o.report->last_failure = rendezvous::FailureRecord{"job-1-0", "exit", 1, "no space left"};
+  o.report->incident = rendezvous::Incident{7, *o.report->last_failure};
+  o.status.ledger.failures_in_row = 1;
+  Settle(o, kT0);
+  ASSERT_EQ(o.status.ledger.incident, 7U) << "accounted";
+  ASSERT_TRUE(o.status.ledger.not_before.has_value());
+  const Time due = *o.status.ledger.not_before;
+  ASSERT_GT(due, kT0);
+  EXPECT_LT(o.order->accounted, 7U);
+  EXPECT_LE(Settle(o, due - seconds(1)).requeue_at.value_or(Time::max()), due) << "it comes back in time";
+  EXPECT_LT(o.order->accounted, 7U);
+  Settle(o, due);
+  EXPECT_EQ(o.order->accounted, 7U);
+}
+
+TEST(Programs, AnEvictionIsNotCharged) {
+  Observed o = RunningWorld(2);
+  o.job.programs = true;
+  Settle(o, kT0);
+  o.pods[1].conditions = {"DisruptionTarget"};
+  o.report->worker_failures = 1;
+  o.report->last_failure = rendezvous::FailureRecord{"job-1-1", "exit", 143, ""};
+  o.report->incident = rendezvous::Incident{7, *o.report->last_failure};
+  Settle(o, kT0);
+  EXPECT_EQ(o.status.ledger.incident, 7U);
+  EXPECT_EQ(o.status.ledger.restarts.total, 1);
+  EXPECT_EQ(o.status.ledger.restarts.charged, 0);
+  ASSERT_TRUE(o.status.ledger.last_failure.has_value());
+  EXPECT_EQ(o.status.ledger.last_failure->node, o.pods[1].node);
+
+  // The condition of another pod says nothing about this one.
+  o.report->worker_failures = 2;
+  o.report->last_failure = rendezvous::FailureRecord{"job-1-0", "exit", 1, ""};
+  o.report->incident = rendezvous::Incident{8, *o.report->last_failure};
+  Settle(o, kT0 + seconds(1000));
+  EXPECT_EQ(o.status.ledger.restarts.charged, 1);
+}
+
 }  // namespace
 }  // namespace ringmaster::core

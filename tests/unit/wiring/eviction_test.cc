@@ -3,6 +3,7 @@
 // Which pods autoscalers may move.
 #include <gtest/gtest.h>
 
+#include "operator/wiring/names.h"
 #include "operator/wiring/wiring.h"
 #include "tests/unit/wiring/jobs.h"
 
@@ -14,7 +15,10 @@ constexpr const char* kKarpenter = "karpenter.sh/do-not-disrupt";
 constexpr const char* kCheckpoint = "  checkpoint: {path: /ckpt}\n";
 
 Json AnnotationsOf(const api::TrainingJob& job) {
-  return PodOf(job, "uid-1", 0, PlainContext())["metadata"].value("annotations", Json::object());
+  Json annotations = PodOf(job, "uid-1", 0, PlainContext())["metadata"].value("annotations", Json::object());
+  EXPECT_NE(annotations.value(kWorkerAnnotation, ""), "");
+  annotations.erase(kWorkerAnnotation);
+  return annotations;
 }
 
 void ExpectHeld(const api::TrainingJob& job) {

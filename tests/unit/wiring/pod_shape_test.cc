@@ -49,6 +49,14 @@ TEST(QuantityTest, ResourcesInTheirUnits) {
       (core::Resources{{"cpu", 1500}, {"memory", 1 << 20}, {"nvidia.com/gpu", 8}, {"pods", 110}}));
 }
 
+// YAML without quotes; the API server accepts it.
+TEST(QuantityTest, NumbersAreQuantities) {
+  EXPECT_EQ(
+      ParseResources(Json::parse(R"({"cpu":7.5,"memory":1e9,"nvidia.com/gpu":8,"example.com/x":0.25})")),
+      (core::Resources{
+          {"cpu", 7500}, {"memory", 1'000'000'000}, {"nvidia.com/gpu", 8}, {"example.com/x", 1}}));
+}
+
 TEST(PodShapeTest, SumsRequests) {
   const auto of = [](const char* spec) { return RequestsOf(Json::parse(spec)); };
   EXPECT_EQ(
