@@ -118,10 +118,17 @@ template <>
 struct Table<Checkpoint> {
   static constexpr auto kFields = std::tuple(
       F("path", &Checkpoint::path, {.max_length = 4096},
-        "Folder for checkpoints. Empty: DIR/checkpoints with `ringmaster run --out DIR`, none on a cluster."),
+        "Folder for checkpoints. Empty: DIR/checkpoints with `ringmaster run --out DIR`; on a cluster "
+        "/checkpoints/NAMESPACE/NAME with a `volumeClaim`, none without."),
       F("everySteps", &Checkpoint::everySteps, {.min = 1, .max = kMaxSteps},
         "Number of steps between two checkpoints."),
       F("keep", &Checkpoint::keep, {.min = 1, .max = 1000}, "Number of newest checkpoints to keep."),
+      F("from", &Checkpoint::from, {.max_length = 4096},
+        "Checkpoint to begin with, or folder of checkpoints, of which the newest counts. It may be of "
+        "another "
+        "job or of other settings, such as another learning rate; not of another model. Checkpoints of this "
+        "job "
+        "go first. Without it, a job refuses checkpoints of other jobs and settings."),
       F("volumeClaim", &Checkpoint::volumeClaim, {.max_length = 253, .form = Form::kDnsSubdomain},
         "PersistentVolumeClaim mounted at `path`."),
       F("gracePeriodSeconds", &Checkpoint::gracePeriodSeconds, {.min = 0, .max = 86'400},

@@ -117,6 +117,7 @@ struct Checkpoint {
   std::string path;  // empty: DIR/checkpoints with `ringmaster run`, none on a cluster
   int64_t everySteps = 100;
   int32_t keep = 3;
+  std::string from;  // a checkpoint of another run, or of other settings, to begin with
   std::string volumeClaim;
   int32_t gracePeriodSeconds = 120;
   bool operator==(const Checkpoint&) const = default;

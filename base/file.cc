@@ -92,6 +92,16 @@ Status WriteAll(const Fd& file, const std::string& path, std::span<const std::by
   return Ok();
 }
 
+Status EndTornLine(const Fd& file, const std::string& path) {
+  const Fd reader(Open(path, O_RDONLY));
+  if (!reader.valid()) return ErrnoError("open " + path, errno);
+  const off_t size = ::lseek(reader.get(), 0, SEEK_END);
+  if (size <= 0) return Ok();
+  char last = '\n';
+  if (::pread(reader.get(), &last, 1, size - 1) != 1) return ErrnoError("read " + path, errno);
+  return last == '\n' ? Ok() : WriteAll(file, path, std::as_bytes(std::span("\n", 1)));
+}
+
 bool HasNoFsync(int error_number) {
   return error_number == EINVAL || error_number == ENOSYS || error_number == EOPNOTSUPP;
 }

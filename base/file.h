@@ -31,6 +31,10 @@ Status WriteAll(const Fd& file, const std::string& path, std::span<const std::by
 // for folders. How durable its files are, is then a property of that file system, and no error.
 bool HasNoFsync(int error_number);
 
+// Ends the last line of a file of lines, if a process died while it wrote it: otherwise the next line would
+// be glued to it. REQUIRES: the file is open for appending.
+Status EndTornLine(const Fd& file, const std::string& path);
+
 // Makes the content of the file durable. Succeeds if the file system has no fsync.
 Status FsyncFile(const Fd& file, const std::string& path);
 

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <span>
+#include <utility>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -16,7 +18,8 @@ namespace ringmaster::cli {
 Result<std::unique_ptr<BusyLog>> BusyLog::Open(const std::string& path) {
   Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (!file.valid()) return ErrnoError("open " + path, errno);
-  return std::unique_ptr<BusyLog>(new BusyLog(std::move(file)));
+  RM_TRY(EndTornLine(file, path));
+  return std::unique_ptr<BusyLog>(new BusyLog(std::move(file), path));
 }
 
 void BusyLog::Add(const rendezvous::GangBusyTimes& times, double monotonic_seconds) {
@@ -29,8 +32,10 @@ void BusyLog::Add(const rendezvous::GangBusyTimes& times, double monotonic_secon
   const std::string line = BusyLine(*waiting_, monotonic_seconds, waiting_->generation != written_) + "\n";
   const auto size = static_cast<int64_t>(line.size());
   if (bytes_ + size > kFreeBytes + kBytesPerStep * (times.step - first_step_)) return;
-  if (::write(file_.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()))
-    log::Warn("dropped busy times step={}", times.step);
+  const std::string text = (torn_ ? "\n" : "") + line;
+  const Status written = WriteAll(file_, path_, std::as_bytes(std::span(text)));
+  torn_ = !written.ok();
+  if (torn_) log::Warn("dropped busy times step={}: {}", times.step, written.error().message);
   bytes_ += size;
   written_ = waiting_->generation;
   waiting_.reset();

@@ -26,9 +26,11 @@ class BusyLog {
   void Add(const rendezvous::GangBusyTimes& times, double monotonic_seconds);
 
  private:
-  explicit BusyLog(Fd file) : file_(std::move(file)) {}
+  BusyLog(Fd file, std::string path) : path_(std::move(path)), file_(std::move(file)) {}
 
+  const std::string path_;
   Fd file_;
+  bool torn_ = false;                   // the last line may lack its end
   rendezvous::Generation written_ = 0;  // generation of the last line
   std::optional<rendezvous::GangBusyTimes> waiting_;
   int64_t first_step_ = -1;

@@ -7,6 +7,8 @@
 
 #include <cerrno>
 #include <ctime>
+#include <span>
+#include <utility>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -32,7 +34,8 @@ double MonotonicSeconds() { return ToSeconds(Now().time_since_epoch()); }
 Result<std::unique_ptr<EventLog>> EventLog::Open(const std::string& path) {
   Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (!file.valid()) return ErrnoError("open " + path, errno);
-  return std::unique_ptr<EventLog>(new EventLog(std::move(file)));
+  RM_TRY(EndTornLine(file, path));
+  return std::unique_ptr<EventLog>(new EventLog(std::move(file), path));
 }
 
 void EventLog::Write(RunEvent event) {
@@ -40,8 +43,12 @@ void EventLog::Write(RunEvent event) {
   event.monotonic_seconds = MonotonicSeconds();
   const std::string line = EventLineText(event) + "\n";
   MutexLock lock(mutex_);
-  if (::write(file_.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()))
-    log::Warn("dropped an event reason={} message={}", event.reason, event.message);
+  const std::string text = (torn_ ? "\n" : "") + line;
+  const Status written = WriteAll(file_, path_, std::as_bytes(std::span(text)));
+  torn_ = !written.ok();
+  if (torn_)
+    log::Warn("dropped an event reason={} message={}: {}", event.reason, event.message,
+              written.error().message);
 }
 
 }  // namespace ringmaster::cli

@@ -23,9 +23,11 @@ class EventLog {
   void Write(RunEvent event);
 
  private:
-  explicit EventLog(Fd file) : file_(std::move(file)) {}
+  EventLog(Fd file, std::string path) : path_(std::move(path)), file_(std::move(file)) {}
 
-  Mutex mutex_;  // serializes writes
+  const std::string path_;
+  Mutex mutex_;                              // serializes writes
+  bool torn_ RM_GUARDED_BY(mutex_) = false;  // the last line may lack its end
   Fd file_ RM_GUARDED_BY(mutex_);
 };
 

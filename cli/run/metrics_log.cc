@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cmath>
 #include <limits>
+#include <span>
 
 #include "base/file.h"
 
@@ -35,16 +36,6 @@ Kept KeepUpTo(const std::string& text, int64_t resume_step) {
     kept = {end + 1, record.step, std::isfinite(record.loss) ? std::optional(record.loss) : std::nullopt};
   }
   return kept;
-}
-
-Status WriteAll(int fd, std::string_view text, const std::string& path) {
-  while (!text.empty()) {
-    const ssize_t n = ::write(fd, text.data(), text.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return ErrnoError("write " + path, errno);
-    text.remove_prefix(static_cast<size_t>(n));
-  }
-  return Ok();
 }
 
 }  // namespace
@@ -80,7 +71,8 @@ Result<std::unique_ptr<MetricsLog>> MetricsLog::Open(const std::string& path, in
 }
 
 Status MetricsLog::Write(const rendezvous::StepRecord& record) {
-  RM_TRY(WriteAll(file_.get(), writer_.Line(record) + "\n", path_));
+  const std::string line = writer_.Line(record) + "\n";
+  RM_TRY(WriteAll(file_, path_, std::as_bytes(std::span(line))));
   last_step_ = record.step;
   last_loss_ = record.loss;
   return Ok();
@@ -105,7 +97,7 @@ Result<std::vector<rendezvous::StepRecord>> MetricsLog::Finish() {
     written.push_back(record);
   }
   waiting_.clear();
-  if (::fdatasync(file_.get()) != 0 && errno != EINVAL) return ErrnoError("sync " + path_, errno);
+  if (::fdatasync(file_.get()) != 0 && !HasNoFsync(errno)) return ErrnoError("sync " + path_, errno);
   return written;
 }
 

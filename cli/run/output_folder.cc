@@ -8,11 +8,19 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <filesystem>
+#include <functional>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "base/file.h"
+#include "base/log.h"
+#include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/names.h"
 
 namespace ringmaster::cli {
 namespace fs = std::filesystem;
@@ -66,21 +74,60 @@ Status CheckWritable(const std::string& folder) {
   return Ok();
 }
 
-Result<Fd> TakeLock(const std::string& folder) {
-  const std::string path = folder + "/.lock";
+// `remedy`: for a folder that another run uses.
+Result<Fd> TakeLock(const std::string& folder, const std::string& name, const std::string& remedy) {
+  const std::string path = folder + "/" + name;
   Fd lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (!lock.valid()) return Unusable(folder, ErrnoError("open " + path, errno).message, kRemedy);
-  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+  int outcome = 0;
+  while ((outcome = ::flock(lock.get(), LOCK_EX | LOCK_NB)) != 0 && errno == EINTR) {
+  }
+  if (outcome != 0 && errno == EWOULDBLOCK) {
     auto owner = ReadFile(path, 64);
     return Unusable(
         folder, fmt::format("in use by another `ringmaster run` (pid {})", owner.ok() ? *owner : "unknown"),
-        "wait for it, stop it, or choose another folder with --out");
+        "wait for it, stop it, or " + remedy);
   }
+  if (outcome != 0)
+    log::Warn("{}: the file system has no locks ({}): another run in the folder would not be noticed", folder,
+              std::strerror(errno));
   const std::string pid = std::to_string(::getpid());
   if (::ftruncate(lock.get(), 0) != 0 || ::pwrite(lock.get(), pid.data(), pid.size(), 0) < 0)
     return Unusable(folder, ErrnoError("write " + path, errno).message, kRemedy);
   return lock;
 }
+
+bool IsBelow(const std::string& path, const std::string& folder) {
+  return path == folder || path.starts_with(folder + "/");
+}
+
+// Removes files and remembers the first failure.
+class Remover {
+ public:
+  void Remove(const fs::path& path) {
+    std::error_code error;
+    fs::remove(path, error);
+    if (error && outcome_.ok())
+      outcome_ = Unusable(path.string(), "cannot be removed: " + error.message(), kRemedy);
+  }
+  void RemoveIn(const std::string& folder, const std::function<bool(const fs::path&)>& ours) {
+    std::error_code error;
+    std::vector<fs::path> found;
+    auto it = fs::directory_iterator(folder, error);
+    for (; !error && it != fs::end(it); it.increment(error))
+      if (ours(it->path())) found.push_back(it->path());
+    if (error && error != std::errc::no_such_file_or_directory && outcome_.ok())
+      outcome_ = Unusable(folder, "cannot be read: " + error.message(), kRemedy);
+    for (const fs::path& path : found) Remove(path);
+  }
+  void Note(const Status& status) {
+    if (outcome_.ok() && !status.ok()) outcome_ = Error{Code::kInvalid, status.error().message};
+  }
+  const Status& outcome() const { return outcome_; }
+
+ private:
+  Status outcome_;
+};
 
 }  // namespace
 
@@ -101,44 +148,50 @@ OutputFolder::OutputFolder(OutputPaths paths, Fd lock, std::string created)
 OutputFolder::~OutputFolder() {
   if (!lock_.valid() || created_.empty()) return;
   ::unlink((paths_.folder + "/.lock").c_str());
+  if (IsBelow(paths_.checkpoints, paths_.folder))
+    ::unlink((paths_.checkpoints + "/" + std::string(checkpoint::kRunLockName)).c_str());
   RemoveIfEmptyTree(created_);
 }
 
-Result<OutputFolder> OutputFolder::Open(const OutputPaths& paths, int64_t needed_bytes) {
+Result<OutputFolder> OutputFolder::Open(const OutputPaths& paths, int64_t needed_bytes,
+                                        bool owns_checkpoints) {
   const std::string created = FirstMissing(paths.folder);
   if (const Status folder = MakeFolder(paths.folder); !folder.ok()) {
     RemoveIfEmptyTree(created);
     return Error{Code::kInvalid, fmt::format("{}; {}", folder.error().message, kRemedy)};
   }
-  auto lock = TakeLock(paths.folder);
+  auto lock = TakeLock(paths.folder, ".lock", kRemedy);
   if (!lock.ok()) {
     RemoveIfEmptyTree(created);
     return lock.error();
   }
   OutputFolder opened(paths, std::move(*lock), created);  // from here on its destructor cleans up
+  needed_bytes = std::max<int64_t>(0, needed_bytes - checkpoint::BytesIn(paths.checkpoints));
   RM_TRY(CheckSpace(paths.folder, needed_bytes));
   RM_TRY(CheckWritable(paths.folder));
   for (const std::string& folder : {paths.checkpoints, paths.logs})
     if (const Status status = MakeFolder(folder); !status.ok())
       return Error{Code::kInvalid, fmt::format("{}; {}", status.error().message, kRemedy)};
-  if (paths.checkpoints.rfind(paths.folder + "/", 0) != 0)
-    RM_TRY(CheckSpace(paths.checkpoints, needed_bytes));
+  if (owns_checkpoints) {
+    RM_ASSIGN(opened.checkpoints_lock_, TakeLock(paths.checkpoints, std::string(checkpoint::kRunLockName),
+                                                 "give the job another folder (spec.checkpoint.path)"));
+  }
+  if (!IsBelow(paths.checkpoints, paths.folder)) RM_TRY(CheckSpace(paths.checkpoints, needed_bytes));
   return opened;
 }
 
-Status OutputFolder::Clean() const {
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(paths_.checkpoints, error))
-    if (entry.path().filename().string().rfind("step-", 0) == 0) fs::remove_all(entry.path(), error);
-  for (const auto& entry : fs::directory_iterator(paths_.logs, error))
-    if (entry.path().extension() == ".log") fs::remove(entry.path(), error);
-  for (const auto& entry : fs::directory_iterator(paths_.tensorboard, error))
-    if (entry.path().filename().string().starts_with("events.out.tfevents.")) fs::remove(entry.path(), error);
+Status OutputFolder::Clean(const std::string& run) const {
+  Remover remover;
+  const bool own = IsBelow(paths_.checkpoints, paths_.folder) && paths_.checkpoints != paths_.folder;
+  remover.Note(checkpoint::RemoveAll(paths_.checkpoints, own ? "" : run));
+  remover.RemoveIn(paths_.logs, [](const fs::path& path) { return path.extension() == ".log"; });
+  remover.RemoveIn(paths_.tensorboard, [](const fs::path& path) {
+    return path.filename().string().starts_with("events.out.tfevents.");
+  });
   for (const std::string& file :
        {paths_.metrics, paths_.events, paths_.busy_times, paths_.summary, paths_.folder + "/mlflow.json"})
-    fs::remove(file, error);
-  if (error) return Unusable(paths_.folder, "cannot be cleaned: " + error.message(), kRemedy);
-  return Ok();
+    remover.Remove(file);
+  return remover.outcome();
 }
 
 }  // namespace ringmaster::cli

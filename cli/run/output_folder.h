@@ -33,9 +33,11 @@ OutputPaths PathsIn(const std::string& folder, const std::string& checkpoint_pat
 class OutputFolder {
  public:
   // Creates the folder and takes the lock. Errors name path, reason and remedy: not a folder, not writable,
-  // in use by another run (with its pid), or less than `needed_bytes` free. On an error, the folders that it
-  // created are removed again.
-  static Result<OutputFolder> Open(const OutputPaths& paths, int64_t needed_bytes);
+  // in use by another run (with its pid), or less than `needed_bytes` free, of which existing checkpoints
+  // already have their part. On an error, the folders that it created are removed again. With
+  // `owns_checkpoints`, it locks the folder of checkpoints, too: another run may have been given the same.
+  static Result<OutputFolder> Open(const OutputPaths& paths, int64_t needed_bytes,
+                                   bool owns_checkpoints = true);
 
   OutputFolder(OutputFolder&&) noexcept = default;
   OutputFolder& operator=(OutputFolder&&) noexcept = default;
@@ -44,9 +46,10 @@ class OutputFolder {
 
   const OutputPaths& paths() const { return paths_; }
 
-  // Removes checkpoints (folders named step-*), metrics, events, busy times, logs, event files and summary,
-  // for --fresh.
-  Status Clean() const;
+  // Removes checkpoints, metrics, events, busy times, logs, event files and summary, for --fresh; no other
+  // file. In a folder of checkpoints outside of DIR only those of the job `run` ("namespace/name"). Errors:
+  // the first file that cannot be removed, after all others are.
+  Status Clean(const std::string& run) const;
 
   // Keeps the folder: the run has started.
   void Keep() { created_.clear(); }
@@ -56,6 +59,7 @@ class OutputFolder {
 
   OutputPaths paths_;
   Fd lock_;
+  Fd checkpoints_lock_;
   std::string created_;  // topmost folder that Open created; empty when all existed
 };
 

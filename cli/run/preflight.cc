@@ -59,6 +59,7 @@ Result<RunPlan> MakePlan(api::TrainingJob job, const std::string& checkpoint_fol
   RunPlan plan;
   plan.notes = Notes(job.spec);
   job.spec.checkpoint.path = Absolute(checkpoint_folder);
+  job.spec.checkpoint.from = Absolute(job.spec.checkpoint.from);
   if (job.spec.framework != "native") {
     RM_ASSIGN(UserPrograms programs, ReadUserPrograms(job, &plan.notes));
     if (api::UsesLibrary(job.spec)) {
@@ -90,26 +91,34 @@ Result<RunPlan> MakePlan(api::TrainingJob job, const std::string& checkpoint_fol
   auto model = engine::CreateModel(small);
   if (!model.ok()) return model.error().In("spec.training.model");
   const engine::Layout& layout = (*model)->layout();
-  plan.fingerprint = trainer::Fingerprint(plan.config, layout, (*dataset)->Fingerprint());
+  plan.identity = trainer::IdentityOf(plan.config, layout, (*dataset)->Fingerprint());
   const int64_t arrays = 1 + optimizer::StateArrays(plan.config.optimizer.kind);
   plan.checkpoint_bytes = layout.elements * arrays * static_cast<int64_t>(sizeof(float)) + (int64_t{1} << 20);
   plan.job = std::move(job);
   return plan;
 }
 
-Result<int64_t> FindResumeStep(const std::string& checkpoint_folder, const std::string& fingerprint,
-                               std::vector<std::string>* notes) {
+Result<int64_t> FindResumeStep(RunPlan* plan) {
+  const std::string& folder = plan->job.spec.checkpoint.path;
   std::error_code error;
-  if (!std::filesystem::is_directory(checkpoint_folder, error)) return int64_t{0};
+  if (!std::filesystem::is_directory(folder, error) && plan->identity.from.empty()) return int64_t{0};
   ProgressBar bar("checking the newest checkpoint");
-  const auto loaded = checkpoint::LoadNewest(checkpoint_folder, fingerprint, nullptr, bar.counter());
-  if (loaded.ok()) {
-    for (const std::string& skipped : loaded->skipped)
-      notes->push_back("skipped a damaged checkpoint: " + skipped);
-    return loaded->step;
+  const auto loaded = checkpoint::LoadNewest(folder, plan->identity, nullptr, bar.counter());
+  if (!loaded.ok()) {
+    if (loaded.error().code == Code::kNotFound && plan->identity.from.empty()) return int64_t{0};
+    return loaded.error();
   }
-  if (loaded.error().code == Code::kNotFound) return int64_t{0};
-  return loaded.error();
+  if (plan->config.steps > 0 && loaded->step > plan->config.steps)
+    return Error{Code::kInvalid,
+                 fmt::format("{}: has {} steps, more than spec.training.steps, which is {}; raise it, "
+                             "or choose another folder with --out",
+                             loaded->path, loaded->step, plan->config.steps)};
+  for (const std::string& skipped : loaded->skipped)
+    plan->notes.push_back("skipped a damaged checkpoint: " + skipped);
+  for (const auto& changes : {loaded->changed, loaded->noted})
+    for (const std::string& change : changes)
+      plan->notes.push_back(fmt::format("continues from {}, but {}", loaded->path, change));
+  return loaded->step;
 }
 
 }  // namespace ringmaster::cli

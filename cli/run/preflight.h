@@ -20,8 +20,8 @@ struct RunPlan {
   std::optional<UserPrograms> programs;  // launch.kind ranks
   std::optional<UserProgram> library;    // launch.kind library
   api::TrainingJob job;                  // resolved: paths absolute, checkpoint folder filled in
-  trainer::RunConfig config;             // native only, and so is the fingerprint
-  std::string fingerprint;               // empty: the checkpoints of any program
+  trainer::RunConfig config;             // native only
+  checkpoint::Identity identity;         // without a model: the checkpoints of any program
   int64_t checkpoint_bytes = 0;          // size of one checkpoint; of programs: of the log
   std::vector<std::string> notes;        // messages for the user: fields that do not apply on one machine
 };
@@ -34,8 +34,8 @@ std::string OutputFolderOf(const api::TrainingJob& job, const std::string& out);
 Result<RunPlan> MakePlan(api::TrainingJob job, const std::string& checkpoint_folder);
 
 // Returns the step of the newest usable checkpoint, from which the run continues, or 0. Errors: kInvalid when
-// the checkpoint belongs to another model. Appends the damaged checkpoints that it skipped to `notes`.
-Result<int64_t> FindResumeStep(const std::string& checkpoint_folder, const std::string& fingerprint,
-                               std::vector<std::string>* notes);
+// the checkpoint belongs to another run or has more steps than the plan. Appends the damaged checkpoints that
+// it skipped, and changes that spec.checkpoint.from accepts, to the notes.
+Result<int64_t> FindResumeStep(RunPlan* plan);
 
 }  // namespace ringmaster::cli

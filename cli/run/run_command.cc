@@ -93,12 +93,12 @@ Result<std::unique_ptr<Session>> Prepare(const RunOptions& options) {
     // Where the programs continue is their own matter: metrics that are there stay.
     resume_step = MetricsLog::LastStepOf(paths.metrics);
   } else if (!options.fresh) {
-    RM_ASSIGN(resume_step, FindResumeStep(plan.job.spec.checkpoint.path, plan.fingerprint, &plan.notes));
+    RM_ASSIGN(resume_step, FindResumeStep(&plan));
   }
   OutputPaths absolute = paths;
   absolute.checkpoints = plan.job.spec.checkpoint.path;
   const int64_t needed = plan.checkpoint_bytes * (plan.config.checkpoint_keep + 1);
-  RM_ASSIGN(OutputFolder folder, OutputFolder::Open(absolute, needed));
+  RM_ASSIGN(OutputFolder folder, OutputFolder::Open(absolute, needed, !plan.programs.has_value()));
   return Session::Create(options, std::move(plan), std::move(folder), resume_step);
 }
 

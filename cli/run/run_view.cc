@@ -66,7 +66,11 @@ RunView::RunView(const RunPlan& plan, OutputPaths paths, int64_t resume_step, Pr
 Result<std::unique_ptr<RunView>> RunView::Create(const RunPlan& plan, const OutputPaths& paths,
                                                  int64_t resume_step, const RunOptions& options) {
   std::unique_ptr<RunView> view(new RunView(plan, paths, resume_step, options.progress));
-  RM_ASSIGN(view->metrics_, MetricsLog::Open(paths.metrics, resume_step, view->programs_));
+  // A program with the library may continue from a folder that it names itself: its metrics stay.
+  const int64_t kept = resume_step == 0 && plan.library && !options.fresh
+                           ? MetricsLog::LastStepOf(paths.metrics)
+                           : resume_step;
+  RM_ASSIGN(view->metrics_, MetricsLog::Open(paths.metrics, kept, view->programs_));
   RM_ASSIGN(view->events_, EventLog::Open(paths.events));
   RM_ASSIGN(view->busy_log_, BusyLog::Open(paths.busy_times));
   if (options.tensorboard) RM_TRY(view->OpenTensorboard(resume_step));

@@ -93,7 +93,7 @@ class Session::Impl {
     RM_TRY(StartServer());
     RM_TRY(StartBackend());
     // Everything that may refuse the start has passed: from here on the files of an earlier run change.
-    if (options_.fresh) RM_TRY(folder_.Clean());
+    if (options_.fresh) RM_TRY(folder_.Clean(plan_.job.metadata.namespace_ + "/" + plan_.job.metadata.name));
     RM_ASSIGN(view_, RunView::Create(plan_, folder_.paths(), resume_step, options_));
     RM_TRY(StartMlflow(resume_step));
     if (metrics_) view_->Announce(false, "MetricsServed", "metrics: " + metrics_->Url());

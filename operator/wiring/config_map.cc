@@ -22,9 +22,16 @@ Json TemplateForWorkers(const api::TrainingJob& job) {
 
 }  // namespace
 
-std::string CheckpointPath(const api::TrainingJob& job) {
+std::string CheckpointMount(const api::TrainingJob& job) {
   const auto& checkpoint = job.spec.checkpoint;
   return checkpoint.path.empty() && !checkpoint.volumeClaim.empty() ? "/checkpoints" : checkpoint.path;
+}
+
+std::string CheckpointPath(const api::TrainingJob& job) {
+  const std::string mount = CheckpointMount(job);
+  // Programs find their checkpoints themselves.
+  if (!job.spec.checkpoint.path.empty() || mount.empty() || !api::RunsTrainers(job.spec)) return mount;
+  return mount + "/" + job.metadata.namespace_ + "/" + job.metadata.name;
 }
 
 api::TrainingJob JobForWorkers(const api::TrainingJob& job) {

@@ -17,7 +17,12 @@ inline constexpr const char* kConfigFolder = "/etc/ringmaster";
 inline constexpr const char* kJobKey = "job.json";
 inline constexpr const char* kAuthorityKey = "ca.crt";
 
-// Returns the folder for checkpoints: spec.checkpoint.path, or a default when only a volume claim is given.
+// Returns the folder at which spec.checkpoint.volumeClaim is mounted: spec.checkpoint.path, or a default when
+// only a volume claim is given.
+std::string CheckpointMount(const api::TrainingJob& job);
+
+// Returns the folder for checkpoints: spec.checkpoint.path, or a folder of this job in the mount, since jobs
+// share claims.
 std::string CheckpointPath(const api::TrainingJob& job);
 
 // Returns the job as workers see it: without the user's template (its variables may be secret, and a

@@ -58,7 +58,7 @@ void AddVolumes(const api::TrainingJob& job, const Context& context, Json& spec,
   mounts.push_back({{"name", kMemoryVolume}, {"mountPath", "/dev/shm"}});
   if (const auto& claim = job.spec.checkpoint.volumeClaim; !claim.empty()) {
     volumes.push_back({{"name", kCheckpointVolume}, {"persistentVolumeClaim", {{"claimName", claim}}}});
-    mounts.push_back({{"name", kCheckpointVolume}, {"mountPath", CheckpointPath(job)}});
+    mounts.push_back({{"name", kCheckpointVolume}, {"mountPath", CheckpointMount(job)}});
   }
   spec["volumes"] = std::move(volumes);
   container["volumeMounts"] = std::move(mounts);

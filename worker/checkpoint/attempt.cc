@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "worker/checkpoint/names.h"
 #include "worker/checkpoint/temporary.h"
 
@@ -30,6 +31,13 @@ Result<std::string> TakeFolder(const std::string& folder, const std::string& mem
   const FolderLock lock(folder);  // no publication is between its look at the owner and its rename
   RM_TRY(WriteFileAtomic(AttemptPath(folder), attempt));
   return attempt;
+}
+
+void TakeFolderOrWarn(const std::string& folder, const std::string& member) {
+  const auto taken = TakeFolder(folder, member);
+  if (!taken.ok())
+    log::Warn("checkpoint: {}; an older attempt of the job may still write to the folder",
+              taken.error().message);
 }
 
 Result<std::string> OwnerOf(const std::string& folder) {

@@ -13,6 +13,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -41,7 +42,8 @@ struct Snapshot {
   // The hashes by which the members of the run compare this state, as text. An existing checkpoint of the
   // step with another text does not count as published. Empty: unknown.
   std::string state;
-  // Computes `state` from the arrays, for the copy that is written. Runs on the writer's thread. May be null.
+  // Computes `state` from the arrays of the copy that is written. Runs on the writer's thread. An unknown
+  // `state` becomes the result; otherwise both must be equal. May be null.
   std::function<std::string(const std::vector<Array>&)> hash_state;
   // The attempt that owns the folder, as this run knows it (attempt.h); unset: not compared.
   std::optional<std::string> attempt;
@@ -117,11 +119,27 @@ struct Newest {
 Newest FindNewest(const std::string& folder, const Identity& identity);
 Newest FindNewest(const std::string& folder, const std::string& expected_model);
 
+// Returns a sentence for users if `folder` is the default one of the job `run` (".../NAMESPACE/NAME"), and
+// the folder above, which was the default before, has checkpoints; otherwise nothing.
+std::string NoteOfOldPath(const std::string& folder, const std::string& run);
+
+// Returns the parent of the run, as its newest checkpoint in the folder names it; without one,
+// `identity.from`. Null: none.
+Json FindParent(const std::string& folder, const Identity& identity);
+
+// Removes the checkpoints of the model whose step is in `states` with another state: a member that was
+// outvoted has written them. REQUIRES: the caller's attempt owns the folder.
+void RemoveOtherStates(const std::string& folder, const std::string& model,
+                       const std::map<int64_t, std::string>& states);
+
 // Loads a given checkpoint (".../step-..."), or the newest valid one of a folder of checkpoints.
 Result<Loaded> Load(const std::string& path, WorkCounter* counter = nullptr);
 
 // Returns the steps with a valid MANIFEST, ascending. Does not read chunks.
 std::vector<int64_t> List(const std::string& folder);
+
+// Returns the bytes of the checkpoints in the folder, whole or damaged, which removing them would free.
+int64_t BytesIn(const std::string& folder);
 
 // Removes the checkpoints that writers have left in the folder, whole or damaged, for a run that starts over.
 // Leaves everything else: links, folders of other names, and files that no writer creates. With a `run`,

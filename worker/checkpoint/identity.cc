@@ -15,10 +15,23 @@ namespace {
 constexpr const char* kMember = "identity";
 constexpr size_t kMaxValue = 120;  // characters of a value in a message
 
-std::string ShortValue(const Json& value) {
-  std::string text = value.is_string() ? value.get<std::string>() : DumpJson(value);
-  if (text.size() > kMaxValue) text = text.substr(0, kMaxValue) + "...";
-  return text;
+std::string TextOf(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : DumpJson(value);
+}
+
+// Returns the part of `text` from `begin`, which is where it differs from another one.
+std::string Excerpt(const std::string& text, size_t begin) {
+  if (text.size() <= kMaxValue) return text;
+  const size_t from = begin < kMaxValue / 2 ? 0 : begin - kMaxValue / 2;
+  return (from > 0 ? "..." : "") + text.substr(from, kMaxValue) +
+         (from + kMaxValue < text.size() ? "..." : "");
+}
+
+std::string Change(const std::string& name, const Json& theirs, const Json& ours) {
+  const std::string was = TextOf(theirs);
+  const std::string is = TextOf(ours);
+  const auto begin = static_cast<size_t>(std::ranges::mismatch(was, is).in1 - was.begin());
+  return fmt::format("{} is {} and was {}", name, Excerpt(is, begin), Excerpt(was, begin));
 }
 
 const Json& MemberOf(const Json& object, const char* name) {
@@ -43,11 +56,11 @@ void CompareValues(const std::string& name, const Json& theirs, const Json& ours
     return;
   }
   if (theirs.is_null()) {
-    changes->push_back(fmt::format("{} is {} and was not set", name, ShortValue(ours)));
+    changes->push_back(fmt::format("{} is {} and was not set", name, Excerpt(TextOf(ours), 0)));
   } else if (ours.is_null()) {
-    changes->push_back(fmt::format("{} is not set and was {}", name, ShortValue(theirs)));
+    changes->push_back(fmt::format("{} is not set and was {}", name, Excerpt(TextOf(theirs), 0)));
   } else {
-    changes->push_back(fmt::format("{} is {} and was {}", name, ShortValue(ours), ShortValue(theirs)));
+    changes->push_back(Change(name, theirs, ours));
   }
 }
 
@@ -79,6 +92,10 @@ Comparison Compare(const Json& meta, const Identity& ours) {
   for (const std::string& change : comparison.changed) {
     const auto begins = [&change](const std::string& prefix) { return change.starts_with(prefix); };
     if (std::ranges::any_of(ours.fixed, begins)) comparison.fixed.push_back(change);
+  }
+  if (ours.different_arrays != nullptr) {
+    if (std::string arrays = ours.different_arrays(meta); !arrays.empty())
+      comparison.fixed.push_back(std::move(arrays));
   }
   return comparison;
 }

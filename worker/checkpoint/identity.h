@@ -8,6 +8,7 @@
 // Otherwise the loader names each difference; spec.checkpoint.from accepts them.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,8 +18,8 @@
 namespace ringmaster::checkpoint {
 
 struct Identity {
-  std::string run;    // "namespace/name" of the job; empty: a program without a job
-  std::string model;  // a hash of the run and the settings: Manifest::model
+  std::string run = {};    // "namespace/name" of the job; empty: a program without a job
+  std::string model = {};  // a hash of the run and the settings: Manifest::model
   // What determines the bits, by name: {"spec.training.seed": 1}. A value that is an object is compared
   // member by member.
   Json settings = Json::object();
@@ -26,8 +27,11 @@ struct Identity {
   // libraries.
   Json notes = Json::object();
   // The settings with these prefixes describe what the arrays mean: not even `from` accepts a change.
-  std::vector<std::string> fixed;
-  std::string from;  // spec.checkpoint.from: a checkpoint, or a folder of checkpoints; empty: none
+  std::vector<std::string> fixed = {};
+  // Returns how the arrays of a checkpoint of this meta differ from the run's, for people; empty: not.
+  // Nothing accepts that either. May be null.
+  std::function<std::string(const Json& meta)> different_arrays = {};
+  std::string from = {};  // spec.checkpoint.from: a checkpoint, or a folder of checkpoints; empty: none
 };
 
 // Sets `model` to `prefix`, for people, and a hash of the run and the settings.

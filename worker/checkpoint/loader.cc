@@ -78,9 +78,14 @@ class Patience {
   Duration pause_ = kFirstPause;
 };
 
+constexpr size_t kMostSentences = 20;
+
 std::string Joined(const std::vector<std::string>& sentences) {
   std::string text;
-  for (const std::string& sentence : sentences) text += (text.empty() ? "" : "; ") + sentence;
+  for (size_t i = 0; i < std::min(sentences.size(), kMostSentences); ++i)
+    text += (text.empty() ? "" : "; ") + sentences[i];
+  if (sentences.size() > kMostSentences)
+    text += fmt::format("; and {} more", sentences.size() - kMostSentences);
   return text;
 }
 
@@ -119,16 +124,16 @@ Result<Accepted> Accept(const std::string& folder, const std::string& path, int6
     differences = fmt::format("it is of {}, this job is {}, and it does not say more", model, identity.model);
   if (!comparison.fixed.empty())
     return Error{Code::kInvalid,
-                 fmt::format("{}: is a checkpoint of another model: {}; give the job another folder "
-                             "(--out, spec.checkpoint.path), or start over with --fresh",
+                 fmt::format("{}: the checkpoint is of another run: {}; give the job another folder (--out, "
+                             "spec.checkpoint.path), or start over with --fresh",
                              path, Joined(comparison.fixed))};
   if (!Names(identity.from, folder, path))
     return Error{
         Code::kInvalid,
-        fmt::format(
-            "{}: is a checkpoint of another run, or of other settings: {}; give the job another folder "
-            "(--out, spec.checkpoint.path), or start over with --fresh",
-            path, differences)};
+        fmt::format("{}: the checkpoint is of another run: {}. To continue from it with these changes, set "
+                    "spec.checkpoint.from to it; otherwise give the job another folder (--out, "
+                    "spec.checkpoint.path), or start over with --fresh",
+                    path, differences)};
   accepted.changed = comparison.changed;
   if (!comparison.known) accepted.changed = {"the checkpoint does not name its run and settings"};
   accepted.noted = comparison.noted;
@@ -289,6 +294,46 @@ Result<Loaded> Load(const std::string& path, WorkCounter* counter) {
     return Error{Code::kNotFound, folder + ": is not a folder; give a checkpoint folder (.../step-...)"};
   }
   return LoadOne(folder, nullptr, counter);
+}
+
+std::string NoteOfOldPath(const std::string& folder, const std::string& run) {
+  const std::string tail = "/" + run;
+  if (run.empty() || !folder.ends_with(tail)) return "";
+  const std::string above = folder.substr(0, folder.size() - tail.size());
+  const std::vector<int64_t> steps = List(above);
+  if (steps.empty()) return "";
+  return fmt::format(
+      "{} has no checkpoint, and {} has one of step {}: the default folder has changed. To continue from it, "
+      "set "
+      "spec.checkpoint.from or spec.checkpoint.path to {}",
+      folder, above, steps.back(), above);
+}
+
+Json FindParent(const std::string& folder, const Identity& identity) {
+  const auto steps = StepsIn(folder);
+  if (steps.ok()) {
+    for (auto step = steps->rbegin(); step != steps->rend(); ++step) {
+      const auto manifest = ReadManifest(folder + "/" + StepName(*step));
+      if (manifest.ok() && manifest->model == identity.model) return ParentOf(manifest->meta);
+    }
+  }
+  return identity.from.empty() ? Json() : Json{{"path", identity.from}};
+}
+
+int64_t BytesIn(const std::string& folder) {
+  int64_t bytes = 0;
+  const auto steps = StepsIn(folder);
+  if (!steps.ok()) return 0;
+  for (const int64_t step : *steps) {
+    const std::string path = folder + "/" + StepName(step);
+    std::error_code error;
+    if (std::filesystem::is_symlink(path, error)) continue;
+    for (const std::string& name : NamesIn(path)) {
+      const auto size = std::filesystem::file_size(path + "/" + name, error);
+      if (!error && IsOurFile(name)) bytes += static_cast<int64_t>(size);
+    }
+  }
+  return bytes;
 }
 
 std::vector<int64_t> List(const std::string& folder) {

@@ -73,7 +73,7 @@ Status Publisher::CheckOwner(const Copy& copy) const {
   RM_ASSIGN(const std::string owner, OwnerOf(folder_));
   if (owner == *copy.attempt) return Ok();
   return Error{
-      Code::kConflict,
+      Code::kGone,
       fmt::format("{}: a newer attempt of this job has taken the folder over ({}); this one must not "
                   "write there",
                   folder_, owner)};
@@ -210,6 +210,25 @@ void Publisher::RemoveOld(const std::string& model) {
     const Status removed = Discard(files_, folder_, step, unique_);
     if (!removed.ok()) log::Warn("checkpoint: cannot remove an old one: {}", removed.error().message);
     good_.erase(step);
+  }
+}
+
+void RemoveOtherStates(const std::string& folder, const std::string& model,
+                       const std::map<int64_t, std::string>& states) {
+  const auto steps = StepsIn(folder);
+  if (!steps.ok()) return;
+  const FolderLock lock(folder);
+  for (const int64_t step : *steps) {
+    const auto agreed = states.find(step);
+    if (agreed == states.end()) continue;
+    const std::string path = folder + "/" + StepName(step);
+    const auto manifest = ReadManifest(path);
+    if (!manifest.ok() || manifest->model != model || manifest->state.empty()) continue;
+    if (manifest->state == agreed->second) continue;
+    log::Error("checkpoint: {} has the state {}, and the members of the run agree on {}: it is removed", path,
+               manifest->state, agreed->second);
+    const Status removed = Discard(&PosixFiles(), folder, step, "outvoted");
+    if (!removed.ok()) log::Error("checkpoint: {}", removed.error().message);
   }
 }
 

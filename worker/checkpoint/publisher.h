@@ -43,8 +43,8 @@ class Publisher {
             size_t chunk_bytes = kChunkBytes);
 
   // When this returns Ok, a complete checkpoint of copy.step is on the disk and survives a loss of power:
-  // either this copy, or an existing checkpoint of the same state that verified. Errors: kConflict when the
-  // folder belongs to a newer attempt of the run, or has a checkpoint of the step of another run; then
+  // either this copy, or an existing checkpoint of the same state that verified. Errors: kGone when the
+  // folder belongs to a newer attempt of the run, kConflict when it has this step of another run; then
   // nothing has changed.
   Status Publish(const Copy& copy);
 

@@ -145,6 +145,7 @@ class BackgroundWriter final : public Writer {
     std::vector<Array> arrays;
     for (Copy::Array& array : copy_.arrays) arrays.push_back({array.name, array.type, array.bytes});
     const std::string state = hash_state_(arrays);
+    if (copy_.state.empty()) copy_.state = state;
     if (state == copy_.state) return Ok();
     return Error{
         Code::kCorrupt,

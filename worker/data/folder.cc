@@ -18,6 +18,18 @@ Error CannotExamine(const std::string& path, const std::error_code& error) {
                  "make it readable for the worker");
 }
 
+// Returns an error if the link to a folder leads to a folder that contains it: its files have no end.
+Status CheckLoop(const std::string& link) {
+  std::error_code error;
+  const fs::path target = fs::canonical(link, error);
+  const fs::path place = fs::canonical(fs::path(link).parent_path(), error);
+  if (error) return CannotExamine(link, error);
+  if (std::mismatch(target.begin(), target.end(), place.begin(), place.end()).first != target.end())
+    return Ok();
+  return Problem(Code::kInvalid, link, fmt::format("is a link to {}, which contains it", target.string()),
+                 "remove the link");
+}
+
 }  // namespace
 
 bool IsFolder(const std::string& path) {
@@ -65,7 +77,8 @@ Result<std::vector<std::string>> FilesBelow(const std::string& path, const std::
   std::vector<std::string> files;
   std::error_code error;
   std::string folder = path;  // the one that is being opened
-  auto it = fs::recursive_directory_iterator(path, error);
+  const auto links = fs::directory_options::follow_directory_symlink;
+  auto it = fs::recursive_directory_iterator(path, links, error);
   for (; !error && it != fs::end(it); it.increment(error)) {
     folder = it->path().string();
     const std::string name = it->path().filename().string();
@@ -74,7 +87,11 @@ Result<std::vector<std::string>> FilesBelow(const std::string& path, const std::
       if (it->is_directory(ignored)) it.disable_recursion_pending();
       continue;
     }
-    if (!name.ends_with(suffix) || it->is_directory(ignored)) continue;
+    if (it->is_directory(ignored)) {
+      if (it->is_symlink(ignored)) RM_TRY(CheckLoop(folder));
+      continue;
+    }
+    if (!name.ends_with(suffix)) continue;
     // A file that is left out would change the data silently.
     RM_ASSIGN(const bool exists, FileExists(folder));
     if (exists) files.push_back(folder);

@@ -13,7 +13,7 @@ namespace ringmaster::data {
 // Returns `path` itself if it is a file. Otherwise returns every regular file (or link to one) below it that
 // ends in `suffix`, in bytewise order of their relative paths. Names that begin with a dot are skipped,
 // including everything below them (version control, the copies behind a mounted ConfigMap). Links to folders
-// are not followed.
+// are followed. Errors: such a link leads to a folder that contains it.
 Result<std::vector<std::string>> FilesBelow(const std::string& path, const std::string& suffix = "");
 
 bool IsFolder(const std::string& path);

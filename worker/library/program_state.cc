@@ -74,6 +74,10 @@ StateHashes HashState(const std::vector<StateArray>& arrays, int64_t step, int t
   return hashes;
 }
 
+std::string TextOf(const StateHashes& hashes) {
+  return HashHex(hashes.params) + "-" + HashHex(hashes.others);
+}
+
 StateArray& OwnedState::Add(std::string name, std::string type, size_t bytes, bool parameter) {
   auto memory = std::make_unique<std::byte[]>(std::max<size_t>(bytes, 1));
   const std::span<std::byte> span(memory.get(), bytes);

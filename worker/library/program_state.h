@@ -44,6 +44,9 @@ struct StateHashes {
 // Computed by up to `threads` threads when the state is large; their number does not change the hashes.
 StateHashes HashState(const std::vector<StateArray>& arrays, int64_t step, int threads = 1);
 
+// As text, for checkpoints.
+std::string TextOf(const StateHashes& hashes);
+
 // A state in memory that it owns: received or loaded.
 struct OwnedState {
   std::vector<std::pair<StateArray, std::unique_ptr<std::byte[]>>> arrays;

@@ -38,6 +38,42 @@ std::string RunFingerprint(const Config& config) {
   return HashHex(Hash64(std::as_bytes(std::span(text))));
 }
 
+checkpoint::Identity IdentityOf(const Config& config) {
+  checkpoint::Identity identity;
+  identity.run = config.run;
+  identity.from = config.checkpoint_from;
+  Json order = Json::array();
+  for (const Tensor& tensor : config.tensors) order.push_back({tensor.name, tensor.elements, tensor.in_norm});
+  const std::string tensors = order.dump();
+  identity.settings = {{"tensors", HashHex(Hash64(std::as_bytes(std::span(tensors))))},
+                       {"microBatches", config.micro_batches},
+                       {"numerics", config.exact ? fmt::format("exact{}", 32 * config.limbs) : "fast"},
+                       {"samplesPerStep", config.samples_per_step},
+                       {"seed", config.seed},
+                       {"data", config.data_fingerprint}};
+  identity.notes = {{"the revision of the numerics", numerics::kRevision}};
+  Json program = Json::object();
+  size_t begin = 0;
+  while (begin < config.fingerprint.size()) {
+    const size_t end = std::min(config.fingerprint.find('\n', begin), config.fingerprint.size());
+    const std::string line = config.fingerprint.substr(begin, end - begin);
+    begin = end + 1;
+    const size_t colon = std::min(line.find(": "), line.size());
+    const std::string name = line.substr(0, colon);
+    const std::string value = colon < line.size() ? line.substr(colon + 2) : "";
+    if (name == "versions")
+      identity.notes["versions"] = value;
+    else if (!name.ends_with("-values"))
+      program[name] = value;
+  }
+  identity.settings["program"] = std::move(program);
+  identity.different_arrays = [config](const Json& meta) {
+    const auto found = meta.find("tensors");
+    return found == meta.end() || !found->is_object() ? std::string() : DifferencesFrom(*found, config);
+  };
+  return checkpoint::MakeIdentity("", std::move(identity));
+}
+
 std::string PlainName(std::string text) {
   const auto odd = [](char c) { return c < ' ' || c > '~' || c == '"' || c == '\\'; };
   std::ranges::replace_if(text, odd, '_');
@@ -75,8 +111,6 @@ std::string DifferencesFrom(const Json& theirs, const Config& config) {
   }
   for (const auto& [name, elements] : theirs.items())
     if (!ours.contains(name)) differences.push_back(fmt::format("{} is not in this model", name));
-  if (differences.empty())
-    return "the number of micro-batches, the samples per step, the seed, the numerics or the data differ";
   std::string text;
   for (size_t i = 0; i < std::min(differences.size(), kMostDifferences); ++i)
     text += (i == 0 ? "" : "; ") + differences[i];

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "worker/checkpoint/identity.h"
 #include "worker/library/gradient_sums.h"
 
 namespace ringmaster::library {
@@ -26,6 +27,8 @@ struct Config {
   std::string device_fingerprint;
   std::optional<int> gpu;  // the number, in this process, of the GPU whose memory has the gradients; unset:
                            // the host's memory
+  std::string run;         // "namespace/name" of the job; empty: none
+  std::string checkpoint_from;                    // spec.checkpoint.from
   std::optional<std::string> checkpoint_folder;   // unset: of the job
   std::optional<int64_t> checkpoint_every_steps;  // unset: of the job
   std::optional<int> checkpoint_keep;             // unset: of the job
@@ -34,6 +37,11 @@ struct Config {
 
 // Returns a hash of what a run and a checkpoint that it continues must have in common.
 std::string RunFingerprint(const Config& config);
+
+// Returns the run and everything known that determines the bits of its state: what RunFingerprint covers, and
+// the configuration of the program, such as the learning rate. The initial values do not count, since a run
+// that continues replaces them; versions of libraries are notes.
+checkpoint::Identity IdentityOf(const Config& config);
 
 // Returns what all members must have in common, short enough for a message: when a worker differs, people see
 // in which part. Each line of Config::fingerprint is "name: value".
@@ -44,7 +52,7 @@ std::string MembersFingerprint(const Config& config);
 std::string PlainName(std::string text);
 
 // The names and sizes of the tensors, for a checkpoint, and what differs between those of a checkpoint and of
-// this run, for people.
+// this run, for people; empty: nothing.
 Json DescribeTensors(const std::vector<Tensor>& tensors);
 std::string DifferencesFrom(const Json& tensors, const Config& config);
 

@@ -15,6 +15,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "rendezvous/codec.h"
+#include "worker/checkpoint/attempt.h"
 #include "worker/compute/device/cpu_kind.h"
 #include "worker/compute/device/host_gradient_device.h"
 #include "worker/compute/device/load_plugin.h"
@@ -133,8 +134,12 @@ Status Session::Join(Config config) {
     if (!config_.checkpoint_folder) config_.checkpoint_folder = of_job.path;
     if (!config_.checkpoint_every_steps) config_.checkpoint_every_steps = of_job.everySteps;
     if (!config_.checkpoint_keep) config_.checkpoint_keep = of_job.keep;
+    config_.run = job_->metadata.namespace_ + "/" + job_->metadata.name;
+    config_.checkpoint_from = of_job.from;
+  } else {
+    config_.checkpoint_from = Variable("RINGMASTER_CHECKPOINT_FROM");
   }
-  fingerprint_ = RunFingerprint(config_);
+  identity_ = IdentityOf(config_);
 
   RM_TRY(OpenDevice());
   fabric::FabricOptions options;
@@ -152,12 +157,13 @@ Status Session::Join(Config config) {
   if (!sums.ok())
     return FailWith(sums.error().code == Code::kGone ? kExitDevice : kExitMemory, sums.error().message);
   sums_ = std::move(sums).value();
-  search_ = std::make_unique<trainer::CheckpointSearch>(config_.checkpoint_folder.value_or(""), fingerprint_);
+  search_ = std::make_unique<trainer::CheckpointSearch>(config_.checkpoint_folder.value_or(""), identity_);
   reporter_ = std::make_unique<trainer::Reporter>(channel_.get(), config_.steps);
   saver_ = std::make_unique<trainer::CheckpointSaver>(
       trainer::CheckpointSaver::Options{.folder = config_.checkpoint_folder.value_or(""),
                                         .keep = std::max(1, config_.checkpoint_keep.value_or(1)),
                                         .member = member_,
+                                        .identity = identity_,
                                         .page = page_.has_value() ? &*page_ : nullptr,
                                         .reporter = reporter_.get(),
                                         .take_snapshot = [this] { return TakeSnapshot(); }});
@@ -428,10 +434,13 @@ Result<std::optional<Session::Event>> Session::Load() {
   if (loads && loader_ == nullptr && !config_.checkpoint_folder.value_or("").empty()) {
     SetActivity(Activity::kStarting);
     loader_ = std::make_unique<Loader>();
-    loader_->work = std::make_unique<trainer::BackgroundWork>(
-        [loader = loader_.get(), folder = *config_.checkpoint_folder] {
-          loader->found = checkpoint::LoadNewest(folder, "", &loader->cancel);
-        });
+    loader_->work = std::make_unique<trainer::BackgroundWork>([loader = loader_.get(),
+                                                               folder = *config_.checkpoint_folder,
+                                                               identity = identity_, member = member_] {
+      checkpoint::TakeFolderOrWarn(folder, member);
+      loader->found = checkpoint::LoadNewest(folder, identity, &loader->cancel);
+      if (!loader->found.ok()) loader->note = checkpoint::NoteOfOldPath(folder, identity.run);
+    });
   }
   Time note_at = Now() + kLongLoad;
   RM_TRY(trainer::WaitForRoot(comm_.get(), formed_.loader, &cancelled(), [this, &note_at] {
@@ -445,9 +454,11 @@ Result<std::optional<Session::Event>> Session::Load() {
   stage_ = Stage::kShare;
   if (!loads) return std::optional<Event>();
   Result<checkpoint::Loaded> found = Error{Code::kNotFound, ""};
+  std::string note;
   if (const std::unique_ptr<Loader> loader = std::move(loader_)) {
     loader->work.reset();
     found = std::move(loader->found);
+    note = std::move(loader->note);
   }
   RM_TRY(CheckFound(found));
   if (!found.ok()) {
@@ -455,16 +466,29 @@ Result<std::optional<Session::Event>> Session::Load() {
     if (has_state_ && step_ > 0) return Error{Code::kInternal, "no state to start from"};
     has_state_ = true;
     log::Info("starting from the program's own state");
+    if (!note.empty()) {
+      log::Warn("{}", note);
+      reporter_->NoteOfAnyMember(note);
+    }
     return std::optional<Event>();
   }
   for (const std::string& skipped : found->skipped) reporter_->CheckpointSkipped(skipped);
   log::Info("continuing from {} step={}", found->path, found->step);
-  saver_->ContinuedFrom(found->step);
+  saver_->ContinuedFrom(found->step, found->parent);
+  ReportChanges(*found);
   // A run that ended early continues when it is given another number of steps, as one that has ended does.
   const bool ended =
       found->meta.value("finish", false) && found->meta.value("steps", config_.steps) == config_.steps;
   loading_info_ = {found->step, ended, found->meta.value("records", Json::array())};
+  const std::string agreed = found->changed.empty() ? found->state : "";
   RM_ASSIGN(OwnedState state, StateOf(std::move(found).value()));
+  if (!agreed.empty() && TextOf(HashState(state.views(), loading_info_.step, threads_)) != agreed) {
+    fatal_ = fmt::format(
+        "the checkpoint of step {} has another state than the members of the run agreed on ({}); "
+        "remove it",
+        loading_info_.step, agreed);
+    return Error{Code::kCorrupt, *fatal_};
+  }
   loading_ = std::make_unique<OwnedState>(std::move(state));
   return std::optional(MakeEvent(EventKind::kLoad));
 }
@@ -472,12 +496,21 @@ Result<std::optional<Session::Event>> Session::Load() {
 Status Session::CheckFound(const Result<checkpoint::Loaded>& found) {
   const std::string folder = config_.checkpoint_folder.value_or("");
   if (!found.ok() && found.error().code != Code::kNotFound) {
+    // What cannot be read here and now may be readable on another node, or later: the process ends, not the
+    // job.
+    if (found.error().code == Code::kUnavailable) return Error{Code::kGone, found.error().message};
     if (found.error().code != Code::kCancelled) fatal_ = found.error().message;
     return found.error();
   }
-  if (found.ok() && found->model != fingerprint_) {
-    fatal_ = fmt::format("{}: the checkpoint is of another run: {}; remove it or use another folder",
-                         found->path, DifferencesFrom(found->meta.value("tensors", Json::object()), config_));
+  if (!found.ok() && !identity_.from.empty()) {
+    fatal_ = found.error().message;
+    return Error{Code::kInvalid, *fatal_};
+  }
+  if (found.ok() && found->step < formed_.checkpoint_floor && found->skipped_unread)
+    return Error{Code::kGone, found->skipped.front()};
+  if (found.ok() && found->step > config_.steps) {
+    fatal_ = fmt::format("{}: has {} steps, more than the {} of this run; raise them, or use another folder",
+                         found->path, found->step, config_.steps);
     return Error{Code::kInvalid, *fatal_};
   }
   if ((found.ok() ? found->step : -1) < formed_.checkpoint_floor) {
@@ -485,6 +518,16 @@ Status Session::CheckFound(const Result<checkpoint::Loaded>& found) {
     return Error{Code::kInvalid, *fatal_};
   }
   return Ok();
+}
+
+void Session::ReportChanges(const checkpoint::Loaded& loaded) {
+  std::vector<std::string> changes = loaded.changed;
+  changes.insert(changes.end(), loaded.noted.begin(), loaded.noted.end());
+  if (changes.empty()) return;
+  const std::string text =
+      fmt::format("continues from {}, with changes: {}", loaded.path, fmt::join(changes, "; "));
+  log::Warn("{}", text);
+  reporter_->NoteOfAnyMember(text);
 }
 
 void Session::Adopted() {

@@ -171,6 +171,8 @@ class Session {
   // Returns the transport of gradients. The state always uses the fabric.
   std::string Transport() const;
   Status CheckFound(const Result<checkpoint::Loaded>& found);
+  // Reports how the run differs from the one that wrote the checkpoint.
+  void ReportChanges(const checkpoint::Loaded& loaded);
   // After kLoad: the program has adopted the state.
   void Adopted();
   // Ends the attempt at a step, if there is one.
@@ -201,8 +203,8 @@ class Session {
   std::optional<api::TrainingJob> job_;
   std::string member_ = "alone";
   std::string transport_;
-  int threads_ = 1;          // that hash the state
-  std::string fingerprint_;  // of the run, in checkpoints
+  int threads_ = 1;                // that hash the state
+  checkpoint::Identity identity_;  // of the run, in checkpoints
   std::optional<agent::TrainerPage> page_;
   std::shared_ptr<fabric::Aborter> aborter_;
   std::unique_ptr<trainer::AgentChannel> channel_;  // null: alone
@@ -223,6 +225,7 @@ class Session {
   std::vector<int32_t> sources_;
   struct Loader {
     Result<checkpoint::Loaded> found{Error{Code::kNotFound, ""}};
+    std::string note;  // what users should know about the folder
     std::atomic<bool> cancel{false};
     std::unique_ptr<trainer::BackgroundWork> work;
     ~Loader() { cancel = true; }

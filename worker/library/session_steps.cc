@@ -41,6 +41,9 @@ Result<std::optional<Session::Event>> Session::Start() {
     return Error{Code::kInvalid, *fatal_};
   }
   if (page_.has_value()) page_->SetStep(step_);
+  if (!formed_.sources.empty())
+    saver_->Agreed(formed_.start_step, TextOf({formed_.params_hash, formed_.optimizer_hash}));
+  saver_->BeginGeneration(comm_->rank() == 0, formed_.sources.empty());
   reporter_->StartGeneration(step_, channel_ != nullptr && comm_->rank() == 0, transport);
   sums_->ResetAttempts();
   pause_ = save_due_ = false;
@@ -102,6 +105,10 @@ Result<std::optional<Session::Event>> Session::CompareIfDue(bool at_end) {
 }
 
 Result<std::optional<Session::Event>> Session::TakeStep() {
+  if (const auto& refused = saver_->refused()) {
+    if (refused->code == Code::kConflict) fatal_ = refused->message;
+    return *refused;
+  }
   if (cancelled() || pause_) {
     reporter_->Flush();
     stage_ = Stage::kOrder;
@@ -284,7 +291,6 @@ void Session::Validated(double loss, std::optional<double> accuracy) {
 Result<checkpoint::Snapshot> Session::TakeSnapshot() {
   checkpoint::Snapshot snapshot;
   snapshot.step = step_;
-  snapshot.model = fingerprint_;
   const std::vector<StateArray> arrays = State();
   snapshot.meta = {{"kind", "program"},
                    {"arrays", DescribeArrays(arrays)},
@@ -292,7 +298,22 @@ Result<checkpoint::Snapshot> Session::TakeSnapshot() {
                    {"finish", finish_requested_},
                    {"steps", config_.steps},
                    {"records", reporter_->RecordsForCheckpoint()}};
-  for (const StateArray& array : arrays) snapshot.arrays.push_back({array.name, array.type, array.bytes});
+  std::vector<bool> parameters;
+  for (const StateArray& array : arrays) {
+    snapshot.arrays.push_back({array.name, array.type, array.bytes});
+    parameters.push_back(array.parameter);
+  }
+  snapshot.hash_state = [step = step_, parameters](const std::vector<checkpoint::Array>& copies) {
+    std::vector<StateArray> views;
+    for (size_t i = 0; i < copies.size(); ++i) {
+      const std::span<const std::byte> bytes = copies[i].bytes;
+      views.push_back({copies[i].name,
+                       copies[i].type,
+                       {const_cast<std::byte*>(bytes.data()), bytes.size()},
+                       parameters[i]});
+    }
+    return TextOf(HashState(views, step));
+  };
   return snapshot;
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "worker/checkpoint/attempt.h"
 #include "worker/trainer/waiting.h"
 
 namespace ringmaster::trainer {
@@ -25,6 +26,7 @@ constexpr Duration kFirstSavePause = seconds(1);
 constexpr Duration kLongestSavePause = seconds(15);
 // How long training waits, when a checkpoint is due, for the previous one to be written.
 constexpr Duration kCheckpointPatience = seconds(1);
+constexpr size_t kRememberedStates = 64;  // that this member held when checkpoints were due
 
 }  // namespace
 
@@ -56,6 +58,59 @@ Result<bool> CheckpointSaver::OpenWriter(Duration limit) {
   return true;
 }
 
+void CheckpointSaver::ContinuedFrom(int64_t step, Json parent) {
+  published_step_ = step;
+  parent_ = std::move(parent);
+}
+
+void CheckpointSaver::BeginGeneration(bool root, bool new_attempt) {
+  if (options_.folder.empty()) return;
+  const bool was_root = std::exchange(root_, root);
+  if (new_attempt) {
+    attempt_.reset();
+    if (look_ != nullptr) look_->forgotten = true;
+  }
+  if (root && (new_attempt || !was_root) && look_ == nullptr) StartLook();
+}
+
+void CheckpointSaver::StartLook() {
+  look_ = std::make_unique<Look>();
+  look_->work = std::make_unique<BackgroundWork>([this, look = look_.get(), states = states_] {
+    look->owner = checkpoint::OwnerOf(options_.folder);
+    look->parent = checkpoint::FindParent(options_.folder, options_.identity);
+    checkpoint::RemoveOtherStates(options_.folder, options_.identity.model, states);
+  });
+}
+
+bool CheckpointSaver::Looked(Duration limit) {
+  if (look_ == nullptr && attempt_.has_value()) return true;
+  if (look_ == nullptr) StartLook();
+  if (!look_->work->Wait(limit)) return false;
+  const std::unique_ptr<Look> done = std::move(look_);
+  if (done->forgotten) return false;  // the next call looks again
+  attempt_ = done->owner.ok() ? *done->owner : std::string();
+  if (!done->owner.ok()) log::Warn("checkpoint: {}", done->owner.error().message);
+  if (parent_.is_null()) parent_ = std::move(done->parent);
+  return true;
+}
+
+void CheckpointSaver::Agreed(int64_t step, const std::string& state) {
+  states_[step] = state;
+  if (states_.size() > kRememberedStates) states_.erase(states_.begin());
+}
+
+Result<checkpoint::Snapshot> CheckpointSaver::TakeSnapshot() {
+  RM_ASSIGN(checkpoint::Snapshot snapshot, options_.take_snapshot());
+  snapshot.model = options_.identity.model;
+  snapshot.meta["identity"] = checkpoint::DescribeIdentity(options_.identity, parent_);
+  snapshot.attempt = attempt_;
+  return snapshot;
+}
+
+void CheckpointSaver::NoteRefusal(const Error& error) {
+  if (error.code == Code::kConflict || error.code == Code::kGone) refused_ = error;
+}
+
 void CheckpointSaver::SavePeriodic(int64_t step) {
   if (const Status saved = StartPeriodic(step); !saved.ok()) {
     log::Error("checkpoint of step {}: {}; training continues", step, saved.error().message);
@@ -66,14 +121,14 @@ void CheckpointSaver::SavePeriodic(int64_t step) {
 Status CheckpointSaver::StartPeriodic(int64_t step) {
   const Waiting waiting(options_.page, Activity::kSaving);
   RM_ASSIGN(const bool open, OpenWriter(kCheckpointPatience));
-  if (!open || !writer_->Idle(kCheckpointPatience)) {
+  if (!open || !Looked(kCheckpointPatience) || !writer_->Idle(kCheckpointPatience)) {
     log::Warn(
         "checkpoint of step {}: skipped, the previous one is still being written; "
         "increase spec.checkpoint.everySteps to give the disk more time",
         step);
     return Ok();
   }
-  RM_ASSIGN(const checkpoint::Snapshot snapshot, options_.take_snapshot());
+  RM_ASSIGN(const checkpoint::Snapshot snapshot, TakeSnapshot());
   return writer_->Start(snapshot);
 }
 
@@ -88,6 +143,11 @@ Status CheckpointSaver::SaveLast(fabric::Communicator* comm, const std::atomic<b
     return !tried.ok() || *tried;
   };
   RM_TRY(WaitForRoot(comm, 0, cancel, done));
+  if (!saved.ok() && saved.error().code == Code::kConflict) {
+    *fatal = saved.error().message;
+    return Error{Code::kInvalid, saved.error().message};
+  }
+  if (!saved.ok() && saved.error().code == Code::kGone) return saved;
   if (!saved.ok()) {
     *fatal = fmt::format(
         "the checkpoint of step {} could not be written within {:.0f} s: {}; free some disk space and run "
@@ -110,6 +170,8 @@ Result<bool> CheckpointSaver::TryToSaveLast(int64_t step) {
   }
   Result<bool> written = WriteLast();
   if (written.ok()) return written;
+  NoteRefusal(written.error());
+  if (refused_.has_value()) return *refused_;
   last_.started = false;
   const Time now = Now();
   if (!last_.failing_since.has_value()) last_.failing_since = now;
@@ -128,9 +190,9 @@ Result<bool> CheckpointSaver::TryToSaveLast(int64_t step) {
 Result<bool> CheckpointSaver::WriteLast() {
   RM_ASSIGN(const bool open, OpenWriter(kDiskPoll));
   // A write may be in progress: of a periodic checkpoint, or of this one, started by an earlier generation.
-  if (!open || !writer_->Idle(kDiskPoll)) return false;
+  if (!open || !Looked(kDiskPoll) || !writer_->Idle(kDiskPoll)) return false;
   if (!last_.started) {
-    RM_ASSIGN(const checkpoint::Snapshot snapshot, options_.take_snapshot());
+    RM_ASSIGN(const checkpoint::Snapshot snapshot, TakeSnapshot());
     log::Info("writing the last checkpoint step={}", snapshot.step);
     RM_TRY(writer_->Start(snapshot));
     last_.started = true;
@@ -144,6 +206,7 @@ void CheckpointSaver::ReportPublished() {
   if (writer_ == nullptr) return;
   const auto published = writer_->Poll();
   if (!published.ok()) {
+    NoteRefusal(published.error());
     log::Error("checkpoint: {}; training continues", published.error().message);
     options_.reporter->CheckpointFailed(published.error().message);
     return;

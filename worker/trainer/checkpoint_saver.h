@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -33,9 +34,11 @@ class CheckpointSaver {
     std::string folder;  // empty: no checkpoints
     int keep = 1;        // the newest ones
     std::string member;
+    checkpoint::Identity identity;
     agent::TrainerPage* page = nullptr;  // may be null
     Reporter* reporter = nullptr;
-    std::function<Result<checkpoint::Snapshot>()> take_snapshot;  // of the state as it is now
+    // Of the state as it is now. The saver adds the identity.
+    std::function<Result<checkpoint::Snapshot>()> take_snapshot;
   };
   explicit CheckpointSaver(Options options) : options_(std::move(options)) {}
 
@@ -53,8 +56,20 @@ class CheckpointSaver {
   // Reports a checkpoint that was published since the last call, or why it was not.
   void ReportPublished();
 
-  // The run continues from the checkpoint of this step.
-  void ContinuedFrom(int64_t step) { published_step_ = step; }
+  // The run continues from the checkpoint of this step. `parent`: of the run; null: none.
+  void ContinuedFrom(int64_t step, Json parent);
+
+  // A generation begins, in which this member is the root or not. With `new_attempt` no member had a state,
+  // so the folder may belong to another attempt now. The root looks who owns the folder, and removes
+  // checkpoints that a member wrote with another state than the others held.
+  void BeginGeneration(bool root, bool new_attempt);
+
+  // The members agree, or will compare, that this is the state of the step (Snapshot::state).
+  void Agreed(int64_t step, const std::string& state);
+
+  // Why this member must not write to the folder: kConflict, it has checkpoints of another run; kGone, a
+  // newer attempt of this run has taken it over. Unset: it may.
+  const std::optional<Error>& refused() const { return refused_; }
 
   // Whether this member has written a checkpoint.
   bool writes() const { return writer_ != nullptr; }
@@ -63,6 +78,13 @@ class CheckpointSaver {
   struct Opening {
     Result<std::unique_ptr<checkpoint::Writer>> opened{std::unique_ptr<checkpoint::Writer>()};
     std::unique_ptr<BackgroundWork> work;
+  };
+  // What the root learns from the folder before it writes.
+  struct Look {
+    Result<std::string> owner{std::string()};
+    Json parent;
+    bool forgotten = false;
+    std::unique_ptr<BackgroundWork> work;  // last: it uses the others
   };
   struct Last {
     int64_t step = -1;
@@ -73,6 +95,11 @@ class CheckpointSaver {
   };
 
   Status StartPeriodic(int64_t step);
+  void StartLook();
+  // Returns whether the look at the folder is done within `limit`; call again otherwise.
+  bool Looked(Duration limit);
+  Result<checkpoint::Snapshot> TakeSnapshot();
+  void NoteRefusal(const Error& error);
   // Opens the folder in the background, since a slow disk may take long. Returns whether writer_ is ready
   // within `limit`; call again otherwise.
   Result<bool> OpenWriter(Duration limit);
@@ -86,6 +113,12 @@ class CheckpointSaver {
   std::unique_ptr<Opening> opening_;            // of writer_
   Last last_;
   int64_t published_step_ = -1;
+  bool root_ = false;
+  std::unique_ptr<Look> look_;          // null: none is in progress
+  std::optional<std::string> attempt_;  // that owns the folder; unset: unknown
+  Json parent_;                         // of the run; null: none
+  std::map<int64_t, std::string> states_;
+  std::optional<Error> refused_;
 };
 
 }  // namespace ringmaster::trainer

@@ -11,8 +11,8 @@ constexpr size_t kMaxText = 1024;  // of a status
 
 }  // namespace
 
-CheckpointSearch::CheckpointSearch(std::string folder, std::string fingerprint)
-    : folder_(std::move(folder)), fingerprint_(std::move(fingerprint)) {}
+CheckpointSearch::CheckpointSearch(std::string folder, checkpoint::Identity identity)
+    : folder_(std::move(folder)), identity_(std::move(identity)) {}
 
 void CheckpointSearch::Answer(Duration patience, rendezvous::MemberStatus* status) {
   if (folder_.empty()) {
@@ -24,7 +24,7 @@ void CheckpointSearch::Answer(Duration patience, rendezvous::MemberStatus* statu
     if (search_ == nullptr) {
       search_ = std::make_unique<Search>();
       search_->work = std::make_unique<BackgroundWork>(
-          [this, search = search_.get()] { search->newest = checkpoint::FindNewest(folder_, fingerprint_); });
+          [this, search = search_.get()] { search->newest = checkpoint::FindNewest(folder_, identity_); });
     }
     if (!search_->work->Wait(deadline - Now())) {
       status->looking = true;

@@ -21,8 +21,8 @@ class CheckpointSearch {
   // How long a member looks before it answers that it is still looking: well below the coordinator's limit.
   static constexpr Duration kPatience = seconds(2);
 
-  // `folder` is empty when the job keeps no checkpoints. `fingerprint`: of the run.
-  CheckpointSearch(std::string folder, std::string fingerprint);
+  // `folder` is empty when the job keeps no checkpoints. `identity`: of the run.
+  CheckpointSearch(std::string folder, checkpoint::Identity identity);
 
   // Waits up to `patience` and writes into *status what was found, or that the search continues. A later call
   // then waits for the same search.
@@ -39,7 +39,7 @@ class CheckpointSearch {
   };
 
   const std::string folder_;
-  const std::string fingerprint_;
+  const checkpoint::Identity identity_;
   std::unique_ptr<Search> search_;  // null: none is running
 };
 

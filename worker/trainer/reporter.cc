@@ -44,6 +44,10 @@ std::optional<StepRecord> FromJson(const Json& json) {
 
 }  // namespace
 
+void Reporter::Send(const rendezvous::Progress& progress) {
+  if (channel_ != nullptr) channel_->Send(progress);
+}
+
 void Reporter::StartGeneration(int64_t step, bool sends, std::string transport) {
   while (!kept_.empty() && kept_.back().step > step) kept_.pop_back();
   last_ = kept_.empty() ? std::nullopt : std::optional(kept_.back());
@@ -93,7 +97,7 @@ void Reporter::NoteOfAnyMember(const std::string& text) {
   rendezvous::Progress progress;
   progress.total_steps = total_steps_;
   progress.note = text;
-  channel_->Send(progress);
+  Send(progress);
 }
 
 void Reporter::CheckpointSkipped(const std::string& why) {
@@ -101,7 +105,7 @@ void Reporter::CheckpointSkipped(const std::string& why) {
   rendezvous::Progress progress;
   progress.total_steps = total_steps_;
   progress.damaged_checkpoint = why;
-  channel_->Send(progress);
+  Send(progress);
 }
 
 void Reporter::Flush() {
@@ -112,7 +116,7 @@ void Reporter::Flush() {
   if (sends_ && something) {
     pending_.total_steps = total_steps_;
     pending_.transport = transport_;
-    channel_->Send(pending_);
+    Send(pending_);
   }
   pending_ = {};
 }
@@ -122,7 +126,7 @@ void Reporter::RepeatAll() {
   all.records.assign(kept_.begin(), kept_.end());
   all.total_steps = total_steps_;
   all.checkpoint_step = pending_.checkpoint_step;
-  channel_->Send(all);
+  Send(all);
 }
 
 Json Reporter::RecordsForCheckpoint() const {

@@ -60,7 +60,10 @@ class Reporter {
   void RestoreValidation(const std::optional<rendezvous::ValidationResult>& result) { validation_ = result; }
 
  private:
-  AgentChannel* const channel_;
+  // Does nothing without an agent.
+  void Send(const rendezvous::Progress& progress);
+
+  AgentChannel* const channel_;  // null: no agent
   int64_t total_steps_;
   bool sends_ = false;  // this member is rank 0
   bool repeat_ = true;  // when this member next becomes rank 0, it first repeats the kept records

@@ -8,6 +8,7 @@
 #include "api/slots.h"
 #include "base/hash.h"
 #include "worker/compute/device/build.h"
+#include "worker/compute/numerics/revision.h"
 
 namespace ringmaster::trainer {
 namespace {
@@ -137,7 +138,9 @@ Result<RunConfig> MakeRunConfig(const api::TrainingJob& job, int threads) {
   const api::Network& network = job.spec.network;
   config.transport = network.transport;
   config.rdma_or_fail = network.rdma && network.rdma->required && network.fallback == "fail";
+  config.run = job.metadata.namespace_ + "/" + job.metadata.name;
   config.checkpoint_path = job.spec.checkpoint.path;
+  config.checkpoint_from = job.spec.checkpoint.from;
   config.checkpoint_every_steps = job.spec.checkpoint.everySteps;
   config.checkpoint_keep = job.spec.checkpoint.keep;
   return config;
@@ -194,20 +197,51 @@ std::vector<std::string> DataNotes(const RunConfig& config, const data::Dataset&
   return notes;
 }
 
+checkpoint::Identity IdentityOf(const RunConfig& config, const engine::Layout& layout,
+                                uint64_t data_fingerprint) {
+  const optimizer::Config& o = config.optimizer;
+  const optimizer::Schedule& s = config.schedule;
+  const bool adam = o.kind == optimizer::Kind::kAdamW;
+  Json optimizer = {{"kind", adam ? "adamw" : "sgd"},
+                    {"weightDecay", o.weight_decay},
+                    {"clipNorm", o.clip_norm},
+                    {"learningRate", s.base},
+                    {"warmupSteps", s.warmup_steps}};
+  if (adam)
+    optimizer.update({{"beta1", o.beta1}, {"beta2", o.beta2}, {"epsilon", o.epsilon}});
+  else
+    optimizer["momentum"] = o.momentum;
+  Json training = {
+      {"model", DescribeModel(config.model)},
+      {"data", HashHex(data_fingerprint)},
+      {"batch", {{"samplesPerStep", config.samples_per_step}, {"microBatches", config.micro_batches}}},
+      {"numerics", config.wide_sums ? "exact64"
+                   : config.exact   ? "exact"
+                                    : "fast"},
+      {"seed", config.seed}};
+  if (s.kind == optimizer::ScheduleKind::kConstant) {
+    optimizer["schedule"] = "constant";
+  } else {
+    optimizer["schedule"] = s.kind == optimizer::ScheduleKind::kLinear ? "linear" : "cosine";
+    optimizer["minLearningRate"] = s.final;
+  }
+  training["optimizer"] = std::move(optimizer);
+  training["model"]["elements"] = layout.elements;
+  checkpoint::Identity identity;
+  identity.run = config.run;
+  identity.settings = {{"spec", {{"training", std::move(training)}}}};
+  identity.notes = {{"the revision of the numerics", numerics::kRevision}};
+  if (s.kind != optimizer::ScheduleKind::kConstant)
+    identity.notes["spec.training.steps, on which the learning rate depends,"] = s.total_steps;
+  identity.fixed = {"spec.training.model", "spec.training.optimizer.kind"};
+  identity.from = config.checkpoint_from;
+  const std::string prefix =
+      fmt::format("{}-{}x{}", KindName(config.model.kind), config.model.layers, config.model.width);
+  return checkpoint::MakeIdentity(prefix, std::move(identity));
+}
+
 std::string Fingerprint(const RunConfig& config, const engine::Layout& layout, uint64_t data_fingerprint) {
-  Json what = {{"model", DescribeModel(config.model)},
-               {"elements", layout.elements},
-               {"samplesPerStep", config.samples_per_step},
-               {"microBatches", config.micro_batches},
-               {"exact", config.exact},
-               {"seed", config.seed},
-               {"optimizer", static_cast<int>(config.optimizer.kind)}};
-  if (config.wide_sums) what["wideSums"] = true;  // absent otherwise, as in checkpoints of older releases
-  // A readable prefix, then a hash over everything.
-  const std::string text = DumpJson(what);
-  const uint64_t hash = Hash64(std::as_bytes(std::span(text.data(), text.size())), data_fingerprint);
-  return fmt::format("{}-{}x{}-{}", KindName(config.model.kind), config.model.layers, config.model.width,
-                     HashHex(hash));
+  return IdentityOf(config, layout, data_fingerprint).model;
 }
 
 std::string FingerprintOfMembers(const RunConfig& config, const engine::Layout& layout) {

@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "base/result.h"
 #include "base/work_counter.h"
+#include "worker/checkpoint/identity.h"
 #include "worker/compute/engine/model.h"
 #include "worker/compute/optimizer/optimizer.h"
 #include "worker/data/dataset.h"
@@ -38,7 +39,9 @@ struct RunConfig {
   std::string tokenizer;         // bytes | none
   std::string transport;         // auto | shm | ucx
   bool rdma_or_fail = false;     // RDMA is required, without a fallback
+  std::string run;               // "namespace/name" of the job
   std::string checkpoint_path;   // empty: no checkpoints
+  std::string checkpoint_from;   // spec.checkpoint.from
   int64_t checkpoint_every_steps = 0;
   int checkpoint_keep = 1;
 
@@ -61,9 +64,13 @@ Result<std::unique_ptr<data::Dataset>> OpenData(RunConfig* config, WorkCounter* 
 // Returns what users should know before the run: how the data was divided, and that nothing is validated.
 std::vector<std::string> DataNotes(const RunConfig& config, const data::Dataset& dataset);
 
-// Returns a fingerprint that must match for a run to resume from a checkpoint. It covers everything that
-// determines the bits and their meaning; not the world size, threads, transport, checkpoint paths or number
-// of steps (a finished run may be resumed with more steps).
+// Returns the run and everything that determines the bits of its state and their meaning, by the names of the
+// job's fields. Not the world size, threads, transport and checkpoint paths. Notes are the number of steps,
+// if the learning rate depends on it, since a finished run may be continued with more steps, and the revision
+// of the numerics, since an upgrade must not end a run.
+checkpoint::Identity IdentityOf(const RunConfig& config, const engine::Layout& layout,
+                                uint64_t data_fingerprint);
+// Returns the `model` of this identity.
 std::string Fingerprint(const RunConfig& config, const engine::Layout& layout, uint64_t data_fingerprint);
 
 // Returns a fingerprint of everything that all members must have in common, except the data: what Fingerprint

@@ -220,6 +220,34 @@ Result<TrainState::Hashes> TrainState::HashesOfImage(int index, int64_t step) {
   return hashes;
 }
 
+std::string TrainState::Text(const Hashes& hashes) {
+  return HashHex(hashes.params) + "-" + HashHex(hashes.optimizer);
+}
+
+TrainState::Hashes TrainState::HashesOf(std::span<const checkpoint::Array> parts, int64_t step,
+                                        const data::Cursor& cursor) {
+  std::vector<uint64_t> params;
+  std::vector<uint64_t> others;
+  std::span<const std::byte> exponents;
+  for (const checkpoint::Array& part : parts) {
+    if (part.name == "exponents") {
+      exponents = part.bytes;
+      continue;
+    }
+    std::vector<uint64_t>& chunks = part.name == "params" ? params : others;
+    const size_t count = HashChunkCount(part.bytes.size());
+    chunks.resize(chunks.size() + count);
+    HashChunks(part.bytes, std::span(chunks).last(count));
+  }
+  const std::array<int64_t, 3> scalars = {step, cursor.epoch, cursor.position};
+  Hashes hashes;
+  hashes.params = Hash64(std::as_bytes(std::span(params)));
+  hashes.optimizer = Hash64(std::as_bytes(std::span(scalars)));
+  hashes.optimizer = Hash64(std::as_bytes(std::span(others)), hashes.optimizer);
+  hashes.optimizer = Hash64(exponents, hashes.optimizer);
+  return hashes;
+}
+
 Result<uint64_t> TrainState::ParamsHash() {
   RM_TRY(UpdateMirror());
   return Hash64(std::as_bytes(host_[current_].params));

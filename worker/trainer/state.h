@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "worker/checkpoint/checkpoint.h"
 #include "worker/compute/device/device.h"
 #include "worker/compute/engine/model.h"
 #include "worker/compute/optimizer/optimizer.h"
@@ -63,6 +64,11 @@ class TrainState {
     uint64_t optimizer = 0;  // over everything except the parameters; includes step and cursor
     bool operator==(const Hashes&) const = default;
   };
+
+  // As text, for checkpoints.
+  static std::string Text(const Hashes& hashes);
+  // Returns the hashes of a copy of the parts, in their order.
+  static Hashes HashesOf(std::span<const checkpoint::Array> parts, int64_t step, const data::Cursor& cursor);
 
   // REQUIRES: device and fabric outlive the state.
   static Result<std::unique_ptr<TrainState>> Create(device::Device* device, fabric::Fabric* fabric,

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "worker/checkpoint/attempt.h"
 
 namespace ringmaster::trainer {
 
@@ -15,11 +16,13 @@ StateLoader::~StateLoader() { cancel_ = true; }
 void StateLoader::Run() {
   if (!options_.folder.empty()) {
     log::Info("looking for a checkpoint in {}", options_.folder);
-    auto found = checkpoint::LoadNewest(options_.folder, options_.fingerprint, &cancel_, &counter_);
-    if (found.ok() || found.error().code != Code::kNotFound) {
+    checkpoint::TakeFolderOrWarn(options_.folder, options_.member);
+    auto found = checkpoint::LoadNewest(options_.folder, options_.identity, &cancel_, &counter_);
+    if (found.ok() || found.error().code != Code::kNotFound || !options_.identity.from.empty()) {
       found_ = std::move(found);
       return;
     }
+    note_ = checkpoint::NoteOfOldPath(options_.folder, options_.identity.run);
   }
   options_.state->FillInitial(*options_.model, options_.seed, &cancel_);
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // StateLoader gets the state from which a job starts: the newest checkpoint, or initial values. It works on a
-// separate thread, since a slow disk takes minutes, while the coordinator expects an answer to each order
-// within seconds. The work outlives the generation that started it: a later one adopts its result.
+// separate thread, and takes the folder of checkpoints for the attempt that begins so. It needs a thread,
+// since a slow disk takes minutes, while the coordinator expects an answer to each order within seconds. The
+// work outlives the generation that started it: a later one adopts its result.
 //
 // Not thread-safe: main thread only.
 #pragma once
@@ -23,8 +24,9 @@ namespace ringmaster::trainer {
 class StateLoader {
  public:
   struct Options {
-    std::string folder;       // of checkpoints; empty: there are none
-    std::string fingerprint;  // of the run
+    std::string folder;             // of checkpoints; empty: there are none
+    checkpoint::Identity identity;  // of the run
+    std::string member;
     const engine::Model* model = nullptr;
     uint64_t seed = 0;
     TrainState* state = nullptr;
@@ -41,6 +43,9 @@ class StateLoader {
   // How much of a checkpoint is loaded; -1: none is being loaded.
   int Percent() const { return counter_.Percent(); }
 
+  // What users should know about the folder; empty: nothing. REQUIRES: Wait returned true.
+  const std::string& note() const { return note_; }
+
   // The checkpoint, or why there is none to load; nullopt: the state was initialized. REQUIRES: Wait returned
   // true.
   const std::optional<Result<checkpoint::Loaded>>& found() const { return found_; }
@@ -52,6 +57,7 @@ class StateLoader {
   std::atomic<bool> cancel_{false};
   WorkCounter counter_;
   std::optional<Result<checkpoint::Loaded>> found_;
+  std::string note_;
   BackgroundWork work_;  // last: it uses all other members
 };
 

@@ -32,9 +32,6 @@ using rendezvous::Prepare;
 
 namespace {
 
-// How long rank 0 waits for a disk before it looks for an order again.
-constexpr Duration kDiskPoll = milliseconds(10);
-constexpr Duration kLongLoad = seconds(2);  // then users see how far it is
 constexpr Duration kHashPoll = milliseconds(100);
 constexpr Duration kLongHash = seconds(2);  // then users see how far it is
 constexpr Duration kHashNotes = seconds(10);
@@ -64,13 +61,14 @@ std::string WithoutRdma(const std::string& instead) {
 Trainer::Trainer(Parts parts)
     : parts_(std::move(parts)),
       layout_(parts_.model->layout()),
-      fingerprint_(Fingerprint(parts_.config, layout_, parts_.dataset->Fingerprint())),
-      search_(parts_.config.checkpoint_path, fingerprint_),
+      identity_(IdentityOf(parts_.config, layout_, parts_.dataset->Fingerprint())),
+      search_(parts_.config.checkpoint_path, identity_),
       reporter_(parts_.channel, parts_.config.steps),
       progress_log_(parts_.config.steps),
       saver_({.folder = parts_.config.checkpoint_path,
               .keep = parts_.config.checkpoint_keep,
               .member = parts_.member,
+              .identity = identity_,
               .page = parts_.page,
               .reporter = &reporter_,
               .take_snapshot = [this] { return TakeSnapshot(); }}) {}
@@ -215,6 +213,9 @@ Status Trainer::RunGeneration(const NewGeneration& formed) {
     log::Info("generation={} rank={} world={} transport={}", formed.generation, group.rank,
               formed.members.size(), Transport());
   RM_TRY(CheckRdma());
+  if (!formed.sources.empty())
+    saver_.Agreed(formed.start_step, TrainState::Text({formed.params_hash, formed.optimizer_hash}));
+  saver_.BeginGeneration(group.rank == 0, formed.sources.empty());
   reporter_.StartGeneration(state_->step(), group.rank == 0, Transport());
   progress_log_.StartGeneration(group.rank, Transport());
   last_commit_ = Now();
@@ -350,75 +351,6 @@ Status Trainer::CompareMembers() {
   return Error{Code::kUnavailable, *diverged_};
 }
 
-Status Trainer::LoadOnRoot(int root, int64_t floor) {
-  if (comm_->rank() == root) {
-    parts_.page->SetActivity(Activity::kStarting);
-    if (loader_ == nullptr) {
-      state_->Discard();  // no longer wanted, and the loader may overwrite it
-      loader_ = std::make_unique<StateLoader>(StateLoader::Options{.folder = parts_.config.checkpoint_path,
-                                                                   .fingerprint = fingerprint_,
-                                                                   .model = parts_.model.get(),
-                                                                   .seed = parts_.config.seed,
-                                                                   .state = state_.get()});
-    }
-  }
-  Time note_at = Now() + kLongLoad;
-  RM_TRY(WaitForRoot(comm_.get(), root, &parts_.channel->cancelled(), [this, &note_at] {
-    const bool loaded = loader_->Wait(kDiskPoll);
-    if (!loaded && Now() >= note_at) {
-      const int percent = loader_->Percent();
-      reporter_.NoteOfAnyMember(percent < 0 ? "preparing the state"
-                                            : fmt::format("loading the checkpoint, {} %", percent));
-      note_at += seconds(1);
-    }
-    return loaded;
-  }));
-  if (comm_->rank() != root) return Ok();
-  const std::unique_ptr<StateLoader> loader = std::move(loader_);
-  return AdoptLoaded(*loader, floor);
-}
-
-Status Trainer::AdoptLoaded(const StateLoader& loader, int64_t floor) {
-  const std::optional<Result<checkpoint::Loaded>>& found = loader.found();
-  if (found.has_value() && !found->ok()) {
-    fatal_ = found->error().message;
-    return found->error();
-  }
-  if ((found.has_value() ? (*found)->step : -1) < floor) {
-    fatal_ = MissingCheckpoint(parts_.config.checkpoint_path, floor, found.has_value() ? &**found : nullptr);
-    return Error{Code::kInvalid, *fatal_};
-  }
-  if (!found.has_value()) {
-    RM_TRY(state_->Adopt(0, {}, 0));
-    log::Info("starting from seed={} parameters={}", parts_.config.seed, layout_.trainable);
-    return Ok();
-  }
-  const checkpoint::Loaded& loaded = **found;
-  for (const std::string& skipped : loaded.skipped) reporter_.CheckpointSkipped(skipped);
-  return Load(loaded);
-}
-
-Status Trainer::Load(const checkpoint::Loaded& loaded) {
-  RM_ASSIGN(const std::vector<TrainState::Part> parts, state_->Parts());
-  for (const TrainState::Part& part : parts) {
-    const auto* found = loaded.Find(part.name);
-    if (found == nullptr || found->type != part.type || found->bytes.size() != part.bytes.size()) {
-      fatal_ = fmt::format(
-          "{}: array {} is missing or has another size; remove the checkpoint or run with --fresh",
-          loaded.path, part.name);
-      return Error{Code::kInvalid, *fatal_};
-    }
-    std::ranges::copy(found->bytes, part.bytes.begin());
-  }
-  RM_ASSIGN(const data::Cursor cursor, CursorFromDescription(loaded.meta));
-  if (loaded.meta.contains("records")) reporter_.Restore(loaded.meta["records"]);
-  RM_TRY(state_->Adopt(loaded.step, cursor, reporter_.last().has_value() ? reporter_.last()->loss : 0));
-  saver_.ContinuedFrom(loaded.step);
-  log::Info("continuing from {} step={}", loaded.path, loaded.step);
-  AdoptDevicePlan(loaded.meta, parts_.device.get());
-  return Ok();
-}
-
 Status Trainer::RunSteps() {
   AgentChannel& channel = *parts_.channel;
   const RunConfig& config = parts_.config;
@@ -448,6 +380,11 @@ Status Trainer::RunSteps() {
     parts_.page->SetStep(state_->step());
     if (join_ != nullptr) ReportJoin();
     saver_.ReportPublished();
+    if (const auto& refused = saver_.refused()) {
+      if (refused->code == Code::kConflict) fatal_ = refused->message;
+      return *refused;
+    }
+    RM_TRY(NoteState());
     const bool due = !config.checkpoint_path.empty() && config.checkpoint_every_steps > 0 &&
                      state_->step() % config.checkpoint_every_steps == 0;
     if (due && comm_->rank() == 0 && state_->step() < config.steps) saver_.SavePeriodic(state_->step());
@@ -528,18 +465,6 @@ Status Trainer::Finish(bool finished) {
   reporter_.RepeatAll();
   parts_.channel->Send(done);
   return Ok();
-}
-
-Result<checkpoint::Snapshot> Trainer::TakeSnapshot() {
-  checkpoint::Snapshot snapshot;
-  snapshot.step = state_->step();
-  snapshot.model = fingerprint_;
-  snapshot.meta = DescribeRun(parts_.config, layout_, state_->current().cursor);
-  snapshot.meta["records"] = reporter_.RecordsForCheckpoint();
-  snapshot.meta["device"] = DescribeDevice(*parts_.device);
-  RM_ASSIGN(const std::vector<TrainState::Part> parts, state_->Parts());
-  for (const TrainState::Part& part : parts) snapshot.arrays.push_back({part.name, part.type, part.bytes});
-  return snapshot;
 }
 
 int Trainer::FailPermanently(const std::string& message) {

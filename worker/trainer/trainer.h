@@ -79,6 +79,10 @@ class Trainer {
   Status LoadOnRoot(int root, int64_t floor);
   Status AdoptLoaded(const StateLoader& loader, int64_t floor);
   Status Load(const checkpoint::Loaded& loaded);
+  // Reports how the run differs from the one that wrote the checkpoint.
+  void ReportChanges(const checkpoint::Loaded& loaded);
+  // Remembers the state, if a checkpoint of its step is due.
+  Status NoteState();
   // Trains until the last step or a boundary at which the members pause.
   Status RunSteps();
   // Collective: validates the state if its step asks for it and no member has done it.
@@ -93,7 +97,7 @@ class Trainer {
 
   Parts parts_;
   const engine::Layout& layout_;
-  const std::string fingerprint_;
+  const checkpoint::Identity identity_;
   std::unique_ptr<TrainState> state_;
   std::unique_ptr<Stepper> stepper_;
   std::unique_ptr<fabric::Communicator> comm_;

@@ -107,7 +107,7 @@ TEST(Identity, FromDoesNotAcceptAnotherModelNorNothing) {
   Identity fork = Of("default/a", 0.1, 9);
   fork.from = parent.path();
   EXPECT_THAT(LoadNewest(own.path(), fork).error().message,
-              AllOf(HasSubstr("another model"), HasSubstr("spec.model.layers is 9 and was 2")));
+              AllOf(HasSubstr("of another run"), HasSubstr("spec.model.layers is 9 and was 2")));
   fork.from = own.path() + "/nowhere";
   const auto missing = LoadNewest(own.path(), fork);
   ASSERT_FALSE(missing.ok());

@@ -67,7 +67,7 @@ TEST(TwoAttempts, TheOlderOneWritesNothingAfterTheNewerOneBegan) {
   Publisher publisher(&PosixFiles(), folder.path(), 1, "older", kSmallChunk);
   const Status published = publisher.Publish(copy);
   ASSERT_FALSE(published.ok());
-  EXPECT_EQ(published.error().code, Code::kConflict);
+  EXPECT_EQ(published.error().code, Code::kGone);
   EXPECT_THAT(published.error().message, HasSubstr("newer attempt"));
   EXPECT_THAT(List(folder.path()), ElementsAre());
   copy.attempt = newer;
@@ -95,12 +95,12 @@ TEST(TwoAttempts, AtEachChangeOfAPublication) {
     const std::string owner = OwnerOf(folder.path()).value();
     EXPECT_THAT(owner, HasSubstr("newer"));
     if (!published.ok()) {
-      EXPECT_EQ(published.error().code, Code::kConflict) << published.error().message;
+      EXPECT_EQ(published.error().code, Code::kGone) << published.error().message;
       EXPECT_THAT(left, ElementsAre(1, 2)) << at;
     }
     // From now on the older attempt changes nothing.
     copy.step = 4;
-    EXPECT_EQ(publisher.Publish(copy).error().code, Code::kConflict);
+    EXPECT_EQ(publisher.Publish(copy).error().code, Code::kGone);
     EXPECT_EQ(List(folder.path()), left);
     const auto loaded = LoadNewest(folder.path(), kModel);
     ASSERT_TRUE(loaded.ok()) << loaded.error().message;

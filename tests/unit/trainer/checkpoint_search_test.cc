@@ -39,7 +39,7 @@ class CheckpointSearchTest : public testing::Test {
 
   const TempFolder folder_;
   std::string manifest_;
-  CheckpointSearch search_{folder_.path(), "feedfeedfeedfeed"};
+  CheckpointSearch search_{folder_.path(), {.run = "", .model = "feedfeedfeedfeed"}};
 };
 
 TEST_F(CheckpointSearchTest, AnswersWhileItLooks) {
@@ -65,7 +65,7 @@ TEST_F(CheckpointSearchTest, LooksAgainAfterAGeneration) {
 }
 
 TEST(CheckpointSearch, AJobWithoutCheckpointsHasNothingToLookFor) {
-  CheckpointSearch search("", "feedfeedfeedfeed");
+  CheckpointSearch search("", {.run = "", .model = "feedfeedfeedfeed"});
   rendezvous::MemberStatus status;
   search.Answer(Duration::zero(), &status);
   EXPECT_FALSE(status.looking);

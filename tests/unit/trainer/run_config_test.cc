@@ -148,6 +148,21 @@ TEST(RunConfig, TheFingerprintCoversWhatDeterminesTheBits) {
   other.wide_sums = true;
   EXPECT_NE(Fingerprint(other, layout, 1), base);
   other = config;
+  other.schedule.base *= 2;
+  EXPECT_NE(Fingerprint(other, layout, 1), base);
+  other = config;
+  other.optimizer.clip_norm += 1;
+  EXPECT_NE(Fingerprint(other, layout, 1), base);
+  other = config;
+  other.run = "default/another-job";
+  EXPECT_NE(Fingerprint(other, layout, 1), base);
+  other = config;
+  other.schedule.kind = optimizer::ScheduleKind::kCosine;
+  const checkpoint::Identity cosine = IdentityOf(other, layout, 1);
+  other.schedule.total_steps += 1;  // the run is extended, which is reported, since the rate depends on it
+  EXPECT_EQ(IdentityOf(other, layout, 1).model, cosine.model);
+  EXPECT_NE(IdentityOf(other, layout, 1).notes, cosine.notes);
+  other = config;
   other.model.threads = 7;  // neither threads nor the length of the run affect the bits
   other.steps = 1000;
   EXPECT_EQ(Fingerprint(other, layout, 1), base);

@@ -291,7 +291,7 @@ TEST(Config, AProgramWithTheLibraryReadsTheJobWithoutTheTemplate) {
   const Json map = ObjectsOf(item.job, "uid-1", item.context)[0];
   EXPECT_EQ(map.dump().find("of-the-user"), std::string::npos);
   const api::Loaded loaded = api::LoadYaml(map["data"]["job.json"].get<std::string>());
-  EXPECT_EQ(loaded.job.spec.checkpoint.path, "/checkpoints");
+  EXPECT_EQ(loaded.job.spec.checkpoint.path, "/checkpoints/research/pytorch-library");
   EXPECT_EQ(loaded.job.spec.launch.kind, "library");
 }
 
