@@ -54,4 +54,4 @@ class Examples(Case):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(verbosity=2)

@@ -400,4 +400,4 @@ def _children():
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(verbosity=2)
