@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the commands and programs of docs/start/your-own-model.md. Exits with 77 (skipped) when RINGMASTER_TORCH names no Python."""
+"""Runs the commands and programs of docs/start/your-own-model.md, and the program of README.md. Exits with 77 (skipped) when RINGMASTER_TORCH names no Python."""
 
 import json
 import os
@@ -44,6 +44,14 @@ class OwnModelPage(unittest.TestCase):
         self.assertEqual(len(programs), 1)
         (self.folder / "program.py").write_text(programs[0])
         self.assertIn("[1. 2. 3.]", self.run_script("python3 program.py"))
+
+    def test_program_of_the_readme(self):
+        for block in blocks("../README.md"):
+            if block.note.startswith("file: "):
+                (self.folder / block.note.removeprefix("file: ")).write_text(block.text.replace("steps(200)", "steps(20)"))
+        printed = self.run_script("set -euo pipefail\nringmaster run job.yaml --workers 2 --out out\npython3 train.py")
+        alone = re.search(r" weights=(\w+) ", printed)[1]
+        self.assertEqual(json.loads((self.folder / "out/summary.json").read_text())["weightsHash"], alone)
 
 
 if __name__ == "__main__":
