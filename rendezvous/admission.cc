@@ -11,13 +11,13 @@
 
 #include <fmt/format.h>
 
+#include "base/exit_codes.h"
 #include "rendezvous/coordinator.h"
 
 namespace ringmaster::rendezvous {
 namespace {
 
 constexpr size_t kMostNamed = 8;    // workers in one message
-constexpr int32_t kPermanent = 64;  // exit code: a restart would not help
 // States that differ this often, with fewer steps in between, differ because of the program.
 constexpr int32_t kMostDivergences = 3;
 constexpr int64_t kDivergenceSteps = 1000;
@@ -171,7 +171,7 @@ void Coordinator::CheckOperation(Time now) {
     if (odd && !odd->empty())
       RefuseUnreachable(*odd, failed.report.message);
     else
-      OnFatal(*failed.peer, Fatal{kPermanent, failed.report.message, failed.report.member, true}, now);
+      OnFatal(*failed.peer, Fatal{kExitBadInput, failed.report.message, failed.report.member, true}, now);
     return;
   }
   report_.last_failure = {failed.peer->pod, failed.report.diverged ? "diverged" : "operation", 0,

@@ -33,7 +33,6 @@ inline constexpr size_t kMaxHelloBytes = 64 << 10;  // an unauthenticated peer m
 inline constexpr size_t kReadBytes = 16 << 10;      // at a time
 inline constexpr size_t kWriteBytes = 64 << 10;     // of one connection before others get a turn
 inline constexpr size_t kMaxLoggedBytes = 300;      // of an error, which may quote what a peer sent
-inline constexpr int32_t kExitStale = 75;           // not the pod's fault: it does not count as a failure
 inline constexpr auto kTurn = milliseconds(1);      // of one job, while others wait
 // A report costs time in proportion to the members: at most one part in kReportShare goes into reports.
 inline constexpr auto kReportPause = milliseconds(50);

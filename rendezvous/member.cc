@@ -2,6 +2,8 @@
 
 #include "rendezvous/member.h"
 
+#include "base/exit_codes.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -9,7 +11,6 @@ namespace ringmaster::rendezvous {
 namespace {
 
 // A trainer exits with this code when a restart would not help.
-constexpr int32_t kFatalExitCode = 64;
 
 constexpr const char* kEvicted = "evicted";
 
@@ -217,7 +218,7 @@ void MemberCore::OnLost(const std::string& evidence, const std::string& message,
 
 void MemberCore::OnReaped(int32_t exit_code, Time now) {
   if (trainer_ == Trainer::kNone) return;
-  const bool unreported = exit_code == kFatalExitCode && !fatal_ && !evicted_;
+  const bool unreported = exit_code == kExitBadInput && !fatal_ && !evicted_;
   if (unreported && stage_ != Stage::kEnding) {
     SendFatal(Fatal{exit_code, "the trainer ended with exit code 64"});
   }

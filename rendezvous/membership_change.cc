@@ -7,13 +7,13 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/exit_codes.h"
 #include "rendezvous/codec.h"
 #include "rendezvous/coordinator.h"
 
 namespace ringmaster::rendezvous {
 namespace {
 
-constexpr int32_t kTooMany = 64;                  // exit code
 constexpr Duration kLongestStep = seconds(1800);  // that deadlines follow
 constexpr const char* kLateStatus = "did not answer Prepare in time";
 
@@ -442,7 +442,7 @@ void Coordinator::ChooseMembers(const MembershipChange& change, const RecoveryPl
 void Coordinator::Publish(const MembershipChange& change, const RecoveryPlan& plan,
                           std::vector<Peer*> members, bool stop, Time now, const Peer* loader) {
   if (members.size() > kMaxMembers) {
-    End(GangPhase::kFailed, kTooMany,
+    End(GangPhase::kFailed, kExitBadInput,
         std::to_string(members.size()) + " workers: a job has at most " + std::to_string(kMaxMembers));
     return;
   }

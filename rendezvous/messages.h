@@ -14,6 +14,8 @@
 #include <variant>
 #include <vector>
 
+#include "base/exit_codes.h"
+
 namespace ringmaster::rendezvous {
 
 using Generation = uint64_t;
@@ -168,7 +170,7 @@ struct Done {
 // checkpoint of another model. The coordinator decides whether the job or this worker is at fault, and
 // answers with Exit or Evict.
 struct Fatal {
-  int32_t exit_code = 64;
+  int32_t exit_code = kExitBadInput;
   std::string message;
   std::string member = {};
   bool joined = false;  // it had sent Join
@@ -267,9 +269,6 @@ struct NewGeneration {
   int64_t checkpoint_floor = -1;
   bool operator==(const NewGeneration&) const = default;
 };
-
-// An agent of a cluster ends with this code when the coordinator refused its trainer: another node may fit.
-inline constexpr int32_t kExitRefused = 76;
 
 // The member is no longer part of the job, because it was treated as dead: kill the trainer and start a new
 // one.

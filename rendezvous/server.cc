@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/exit_codes.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "rendezvous/byte_stream.h"

@@ -55,7 +55,7 @@ rendezvous::ProgramPolicy PolicyOf(const api::Spec& spec) {
   policy.backoff_initial = seconds(spec.restart.backoff.initialSeconds);
   policy.backoff_max = seconds(spec.restart.backoff.maxSeconds);
   policy.max_restarts = spec.restart.maxRestarts;
-  policy.ruled_exit_codes = {core::kExitBadConfiguration};
+  policy.ruled_exit_codes = {kExitBadInput};
   for (const api::RestartRule& rule : spec.restart.rules)
     policy.ruled_exit_codes.insert(policy.ruled_exit_codes.end(), rule.on.exitCodes.begin(),
                                    rule.on.exitCodes.end());

@@ -413,7 +413,7 @@ SpawnSpec LocalBackend::SpecOf(const Key& key, const std::string& pod, int32_t r
 }
 
 void LocalBackend::OnStart(const std::string& uid, const Result<pid_t>& pid) {
-  if (!pid.ok()) return EndPod(uid, core::kExitBadConfiguration, pid.error().message);
+  if (!pid.ok()) return EndPod(uid, kExitBadInput, pid.error().message);
   Key key;
   {
     MutexLock lock(mutex_);

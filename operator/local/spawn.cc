@@ -18,6 +18,7 @@
 #include <memory>
 
 #include "base/check.h"
+#include "base/exit_codes.h"
 #include "base/file.h"
 
 namespace ringmaster::local {
@@ -55,7 +56,7 @@ struct ChildPlan {
 
 [[noreturn]] void ReportAndExit(int fd, int error) {
   [[maybe_unused]] const ssize_t written = ::write(fd, &error, sizeof error);
-  ::_exit(127);
+  ::_exit(kExitCannotStart);
 }
 
 [[noreturn]] void RunChild(const ChildPlan& plan) {
@@ -66,9 +67,9 @@ struct ChildPlan {
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
 
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != plan.parent) ::_exit(127);  // the parent died before the prctl
+  if (::getppid() != plan.parent) ::_exit(kExitCannotStart);  // the parent died before the prctl
   ::setsid();
-  if (::dup2(plan.report, kReportFd) < 0) ::_exit(127);
+  if (::dup2(plan.report, kReportFd) < 0) ::_exit(kExitCannotStart);
   ::fcntl(kReportFd, F_SETFD, FD_CLOEXEC);
   if (::dup2(plan.null, 0) < 0 || ::dup2(plan.log, 1) < 0 || ::dup2(plan.log, 2) < 0)
     ReportAndExit(kReportFd, errno);

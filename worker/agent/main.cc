@@ -31,6 +31,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/exit_codes.h"
 #include "base/log.h"
 #include "worker/agent/mpi/horovod_run.h"
 #include "worker/agent/mpi/mpi_hydra.h"
@@ -84,7 +85,7 @@ void BlockPassedSignals() {
 int RefuseConfiguration(const std::string& message) {
   log::Error("{}", message);
   agent::WriteTerminationLog(FromEnvironment("RINGMASTER_TERMINATION_LOG").value_or(""), message, "");
-  return agent::kExitBadConfiguration;
+  return kExitBadInput;
 }
 
 int RunAgent(agent::Config config) {
@@ -115,7 +116,7 @@ int Install(const char* path) {
   const Status installed = agent::InstallAgent(path);
   if (installed.ok()) return 0;
   log::Error("install {}: {}", path, installed.error().message);
-  return agent::kExitInternal;
+  return kExitInternal;
 }
 
 int Main(int argc, char** argv) {
@@ -165,6 +166,6 @@ int main(int argc, char** argv) {
     return Main(argc, argv);
   } catch (const std::exception& error) {
     log::Error("internal error: {}", error.what());
-    return agent::kExitInternal;
+    return kExitInternal;
   }
 }

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "api/training_job.h"
+#include "base/exit_codes.h"
 #include "base/result.h"
 #include "base/time.h"
 #include "worker/agent/trainer/trainer_page.h"
@@ -38,12 +39,6 @@
 #include "worker/trainer/root_work.h"
 
 namespace ringmaster::library {
-
-// Exit codes of a process, by what may resolve the failure.
-inline constexpr int kExitBadInput = 64;  // nothing: the job ends
-inline constexpr int kExitInternal = 70;
-inline constexpr int kExitMemory = 71;
-inline constexpr int kExitDevice = 74;  // another node
 
 // The members compare their whole states after this many steps: a pass over the state, which costs about as
 // much as a step, so it adds at most one percent.

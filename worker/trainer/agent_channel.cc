@@ -7,6 +7,7 @@
 
 #include <cerrno>
 
+#include "base/exit_codes.h"
 #include "base/log.h"
 #include "rendezvous/codec.h"
 
@@ -84,14 +85,14 @@ void AgentChannel::ReadLoop() {
       if (closing_) return;
       // Without its agent nothing can report the death of this trainer to its peers.
       log::Error("the agent has closed the channel; exiting");
-      ::_exit(75);
+      ::_exit(kExitStale);
     }
     decoder.Feed({buffer, static_cast<size_t>(got)});
     while (true) {
       auto message = decoder.Next();
       if (!message.ok()) {
         log::Error("agent channel: {}", message.error().message);
-        ::_exit(70);
+        ::_exit(kExitInternal);
       }
       if (!message->has_value()) break;
       Take(*std::move(*message));

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "api/load.h"
+#include "base/exit_codes.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/subnormals.h"
@@ -154,9 +155,9 @@ std::unique_ptr<inventory::GpuMonitor> WatchGpus(AgentChannel* channel) {
 // Returns the exit code of failures that a retry or another node may resolve, unlike wrong input: too little
 // memory, a missing or broken device, an internal error.
 std::optional<int> RetryableExitCode(const Error& error) {
-  if (error.code == Code::kInternal) return 70;
-  if (error.code == Code::kExhausted) return 71;
-  if (error.code == Code::kUnavailable || error.code == Code::kGone) return 74;
+  if (error.code == Code::kInternal) return kExitInternal;
+  if (error.code == Code::kExhausted) return kExitMemory;
+  if (error.code == Code::kUnavailable || error.code == Code::kGone) return kExitDevice;
   return std::nullopt;
 }
 
@@ -190,7 +191,7 @@ int TrainMain(int /*argc*/, char** /*argv*/) {
   const auto aborter = std::make_shared<fabric::Aborter>();
   AgentChannel channel{Fd(*channel_fd),
                        [aborter](rendezvous::Generation generation) { aborter->Abort(generation); }};
-  const auto fail = [&](const Error& error, int code = 64) {
+  const auto fail = [&](const Error& error, int code = kExitBadInput) {
     log::Error("{}", error.message);
     channel.Send(rendezvous::Fatal{code, error.message});
     return code;

@@ -67,7 +67,9 @@ Result<data::Config> MakeData(const api::Training& training) {
 
 Result<optimizer::Config> MakeOptimizer(const api::Optimizer& from) {
   optimizer::Config config;
-  config.kind = from.kind == "sgd" ? optimizer::Kind::kSgd : optimizer::Kind::kAdamW;
+  const auto kind = optimizer::KindNamed(from.kind);
+  if (!kind) return At("spec.training.optimizer.kind", "this worker has no optimizer \"" + from.kind + "\"");
+  config.kind = *kind;
   RM_ASSIGN(config.momentum, Number("spec.training.optimizer.momentum", from.momentum));
   RM_ASSIGN(config.beta1, Number("spec.training.optimizer.beta1", from.beta1));
   RM_ASSIGN(config.beta2, Number("spec.training.optimizer.beta2", from.beta2));

@@ -79,9 +79,9 @@ Result<std::vector<TrainState::Part>> TrainState::Parts() {
   const Arrays& host = host_[current_];
   std::vector<Part> parts;
   parts.push_back({"params", "f32", std::as_writable_bytes(host.params)});
-  const bool adam = kind_ == optimizer::Kind::kAdamW;
-  parts.push_back({adam ? "adamw.m" : "sgd.momentum", "f32", std::as_writable_bytes(host.state0)});
-  if (!host.state1.empty()) parts.push_back({"adamw.v", "f32", std::as_writable_bytes(host.state1)});
+  const std::span<const std::string_view> names = optimizer::StateNames(kind_);
+  parts.push_back({std::string(names[0]), "f32", std::as_writable_bytes(host.state0)});
+  if (names.size() > 1) parts.push_back({std::string(names[1]), "f32", std::as_writable_bytes(host.state1)});
   const std::span<int32_t> exponents = images_[current_].exponents;
   if (!exponents.empty()) parts.push_back({"exponents", "i32", std::as_writable_bytes(exponents)});
   return parts;

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/exit_codes.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "rendezvous/codec.h"
@@ -35,10 +36,6 @@ namespace {
 constexpr Duration kHashPoll = milliseconds(100);
 constexpr Duration kLongHash = seconds(2);  // then users see how far it is
 constexpr Duration kHashNotes = seconds(10);
-constexpr int kExitInternal = 70;
-constexpr int kExitBadInput = 64;
-constexpr int kExitMemory = 71;
-constexpr int kExitDevice = 74;
 
 // Returns the exit code for errors of this member alone that no order can resolve: the process must exit.
 std::optional<int> ExitFor(const Error& error) {

@@ -405,8 +405,7 @@ std::optional<Decision> FailByRule(const Observed& o, const Findings& findings, 
     if (finding.ruling.action != RuleAction::kFail) continue;
     Ledger next = WithReport(o);
     next.last_failure = finding.failure;
-    const bool bad =
-        finding.failure.cause == Cause::kExit && finding.failure.exit_code == kExitBadConfiguration;
+    const bool bad = finding.failure.cause == Cause::kExit && finding.failure.exit_code == kExitBadInput;
     return Fail(o, std::move(next), now, bad ? Reason::kBadConfiguration : Reason::kRuleMatched,
                 Describe(finding.failure) + " (" + finding.ruling.rule + ")");
   }

@@ -61,7 +61,7 @@ Decision FailAsReported(const Observed& o, Time now) {
     return Fail(o, std::move(next), now, Reason::kTrainingFailed, "the coordinator gave up the job");
   Failure& failure = next.last_failure.emplace(FailureOf(o, *record, now));
   const bool trained = next.stepped || o.report->step != next.base_step;
-  const bool bad = !trained && failure.cause == Cause::kExit && failure.exit_code == kExitBadConfiguration;
+  const bool bad = !trained && failure.cause == Cause::kExit && failure.exit_code == kExitBadInput;
   failure.rule = bad ? ApplyRules({}, failure, {}).rule : "default: the coordinator gave up";
   return Fail(o, std::move(next), now, bad ? Reason::kBadConfiguration : Reason::kTrainingFailed,
               fmt::format("{}: {}", record->pod, record->message));

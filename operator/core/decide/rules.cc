@@ -51,9 +51,9 @@ std::optional<RuleDecision> ApplyUserRules(const std::vector<Rule>& rules, const
 RuleDecision ApplyRules(const std::vector<Rule>& rules, const Failure& failure,
                         const std::vector<std::string>& pod_conditions) {
   if (auto ruling = ApplyUserRules(rules, failure, pod_conditions)) return *ruling;
-  if (failure.cause == Cause::kExit && failure.exit_code == kExitBadConfiguration)
+  if (failure.cause == Cause::kExit && failure.exit_code == kExitBadInput)
     return {RuleAction::kFail, true, "default: exit code 64 is a bad configuration"};
-  if (failure.cause == Cause::kExit && failure.exit_code == kExitPeerLost)
+  if (failure.cause == Cause::kExit && failure.exit_code == kExitStale)
     return {RuleAction::kRestart, false, "default: exit code 75 is not the pod's fault"};
   if (failure.cause == Cause::kLeft) return {RuleAction::kRestart, false, "default: planned leave"};
   if (IsOfNode(failure.cause)) return {RuleAction::kRestart, false, "default: node lost", true, true};

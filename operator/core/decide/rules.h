@@ -7,14 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "base/exit_codes.h"
 #include "base/result.h"
 #include "operator/core/model.h"
 
 namespace ringmaster::core {
-
-inline constexpr int32_t kExitBadConfiguration = 64;  // no restart helps
-inline constexpr int32_t kExitPeerLost = 75;          // stale attempt or lost peer: not the pod's fault
-inline constexpr int32_t kExitRefused = 76;           // of framework native: does not fit the other workers
 
 // What the restart rules say about one failure.
 struct RuleDecision {

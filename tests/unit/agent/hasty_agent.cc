@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 
+#include "base/exit_codes.h"
 #include "worker/agent/trainer/agent.h"
 
 int main() {
@@ -22,7 +23,7 @@ int main() {
         return value;
       },
       ".");
-  if (!config.ok()) return agent::kExitBadConfiguration;
+  if (!config.ok()) return kExitBadInput;
   rendezvous::MemberOptions timing;
   timing.restart_backoff_min = timing.restart_backoff_max = milliseconds(1);
   return agent::Agent(std::move(config).value(), timing).Run();

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "base/exit_codes.h"
 #include "base/file.h"
 #include "cli/command.h"
 #include "operator/core/decide/rules.h"
@@ -76,8 +77,7 @@ TEST(ReferenceDoc, ExitCodes) {
   ASSERT_TRUE(page.ok()) << page.error().message;
   for (const int code : {cli::kSucceeded, cli::kFailed, cli::kBadInput, cli::kInterrupted})
     EXPECT_TRUE(HasRow(*page, "ringmaster", code)) << code;
-  for (const int code : {core::kExitBadConfiguration, core::kExitPeerLost})
-    EXPECT_TRUE(HasRow(*page, "Workers", code)) << code;
+  for (const int code : {kExitBadInput, kExitStale}) EXPECT_TRUE(HasRow(*page, "Workers", code)) << code;
 }
 
 }  // namespace

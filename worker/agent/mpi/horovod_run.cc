@@ -9,12 +9,12 @@
 #include <sstream>
 #include <utility>
 
+#include "base/exit_codes.h"
 #include "base/file.h"
 #include "worker/agent/mpi/mpi_files.h"
 #include "worker/agent/mpi/mpi_links.h"
 #include "worker/agent/mpi/mpi_rsh.h"
 #include "worker/agent/net/own_interface.h"
-#include "worker/agent/shell/termination.h"
 
 namespace ringmaster::agent {
 namespace {

@@ -10,11 +10,11 @@
 #include <iterator>
 #include <utility>
 
+#include "base/exit_codes.h"
 #include "worker/agent/mpi/mpi_files.h"
 #include "worker/agent/mpi/mpi_links.h"
 #include "worker/agent/net/own_interface.h"
 #include "worker/agent/shell/find_program.h"
-#include "worker/agent/shell/termination.h"
 
 namespace ringmaster::agent {
 namespace {

@@ -12,7 +12,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "worker/agent/shell/termination.h"
+#include "base/exit_codes.h"
 
 namespace ringmaster::agent {
 namespace {

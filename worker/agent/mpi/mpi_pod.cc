@@ -27,6 +27,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/exit_codes.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/pipe.h"
@@ -34,7 +35,6 @@
 #include "worker/agent/net/unix_address.h"
 #include "worker/agent/shell/find_program.h"
 #include "worker/agent/shell/signals.h"
-#include "worker/agent/shell/termination.h"
 
 namespace ringmaster::agent {
 namespace {

@@ -23,6 +23,7 @@
 #include <optional>
 #include <string_view>
 
+#include "base/exit_codes.h"
 #include "base/fd.h"
 #include "base/file.h"
 #include "base/pipe.h"
@@ -30,7 +31,6 @@
 #include "worker/agent/mpi/mpi_links.h"
 #include "worker/agent/net/unix_address.h"
 #include "worker/agent/shell/find_program.h"
-#include "worker/agent/shell/termination.h"
 
 namespace ringmaster::agent {
 namespace {

@@ -15,6 +15,7 @@
 #include <ctime>
 #include <utility>
 
+#include "base/exit_codes.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "worker/agent/program/preload_command.h"
@@ -341,7 +342,7 @@ void ProgramAgent::Start(const program::Start& start) {
     log::Error("cannot start the program: {}", started.error().message);
     // A command that was there before is expected back, as on a volume that fails for a while.
     const bool absent = mpi() ? !launcher.ok() : started.error().code == Code::kNotFound && !has_started_;
-    const int code = absent ? kExitBadConfiguration : kExitCannotStart;
+    const int code = absent ? kExitBadInput : kExitCannotStart;
     Feed(program::Ended{code, "start", started.error().message, Duration{0}});
     return;
   }
@@ -503,7 +504,7 @@ void ProgramAgent::OnEnded(int exit_code) {
     return Feed(program::Ended{exit_code, "exit", mpi_failure_, now - mpi_failed_at_});
   const std::string words = exit_code == 0 ? "" : LastErrorLine();
   // What a launcher cannot do now, it cannot do after a restart either.
-  if (launches_ && IsHopeless(words)) exit_code = kExitBadConfiguration;
+  if (launches_ && IsHopeless(words)) exit_code = kExitBadInput;
   Feed(program::Ended{exit_code, launches_ ? "launcher" : "exit", words, ago});
 }
 

@@ -27,6 +27,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/exit_codes.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/pipe.h"
@@ -76,7 +77,7 @@ struct ExecPlan {
     ::execve(plan.path, plan.argv, plan.envp);
   const int why = errno;
   [[maybe_unused]] const ssize_t put = ::write(plan.failure, &why, sizeof why);
-  ::_exit(127);
+  ::_exit(kExitCannotStart);
 }
 
 int ReadExecFailure(int fd) {

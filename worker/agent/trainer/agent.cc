@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <ctime>
 
+#include "base/exit_codes.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/process_children.h"
@@ -396,7 +397,7 @@ void Agent::OnTrainerExit(int status) {
   kill_at_ = kNever;
   trainer_.reset();
   // A program that ends too early would do so again after each restart.
-  reaped_code_ = end_note_.empty() ? code : kExitBadConfiguration;
+  reaped_code_ = end_note_.empty() ? code : kExitBadInput;
 }
 
 std::string Agent::NoteOfExit(int code) const {

@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/exit_codes.h"
 #include "base/file.h"
 #include "base/pipe.h"
 #include "worker/agent/shell/find_program.h"
@@ -99,7 +100,7 @@ bool KeepOpen(int fd) { return ::fcntl(fd, F_SETFD, 0) == 0; }
   }
   const int why = errno;
   [[maybe_unused]] const ssize_t put = ::write(plan.failure, &why, sizeof why);
-  ::_exit(127);
+  ::_exit(kExitCannotStart);
 }
 
 // Returns the errno of a failed exec; 0 when exec succeeded, which closes the pipe.

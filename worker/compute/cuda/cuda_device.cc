@@ -226,18 +226,21 @@ class CudaDevice final : public device::Device {
                                   .next_state0 = slices.next_state0.data(),
                                   .next_state1 = slices.next_state1.data()};
     // The pinned scalars may be overwritten: the caller has synchronized since the previous update.
-    if (config.kind == optimizer::Kind::kSgd) {
-      *host_sgd_.get() = {optimizer::MakeSgd(config, scalars, false),
-                          optimizer::MakeSgd(config, scalars, true)};
-      cuda::CopyToDevice(compute_.get(), sgd_.get(), host_sgd_.get(), sgd_.bytes());
-      kernels::DecideUpdate(compute_.get(), decision, sgd_.get());
-      kernels::Sgd(compute_.get(), sgd_.get(), arena);
-    } else {
-      *host_adamw_.get() = {optimizer::MakeAdamW(config, scalars, false),
-                            optimizer::MakeAdamW(config, scalars, true)};
-      cuda::CopyToDevice(compute_.get(), adamw_.get(), host_adamw_.get(), adamw_.bytes());
-      kernels::DecideUpdate(compute_.get(), decision, adamw_.get());
-      kernels::AdamW(compute_.get(), adamw_.get(), arena);
+    switch (config.kind) {
+      case optimizer::Kind::kSgd:
+        *host_sgd_.get() = {optimizer::MakeSgd(config, scalars, false),
+                            optimizer::MakeSgd(config, scalars, true)};
+        cuda::CopyToDevice(compute_.get(), sgd_.get(), host_sgd_.get(), sgd_.bytes());
+        kernels::DecideUpdate(compute_.get(), decision, sgd_.get());
+        kernels::Sgd(compute_.get(), sgd_.get(), arena);
+        break;
+      case optimizer::Kind::kAdamW:
+        *host_adamw_.get() = {optimizer::MakeAdamW(config, scalars, false),
+                              optimizer::MakeAdamW(config, scalars, true)};
+        cuda::CopyToDevice(compute_.get(), adamw_.get(), host_adamw_.get(), adamw_.bytes());
+        kernels::DecideUpdate(compute_.get(), decision, adamw_.get());
+        kernels::AdamW(compute_.get(), adamw_.get(), arena);
+        break;
     }
     RM_TRY(Hash(slices.next_params, hashes.params));
     RM_TRY(Hash(slices.next_state0, hashes.state0));

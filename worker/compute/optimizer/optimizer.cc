@@ -3,6 +3,7 @@
 #include "worker/compute/optimizer/optimizer.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <thread>
 
@@ -18,6 +19,18 @@ namespace {
 constexpr int64_t kMinElementsPerThread = int64_t{1} << 19;
 constexpr auto kChunk = static_cast<int64_t>(kHashChunkBytes / sizeof(float));
 static_assert(kChunk % engine::kBlock == 0);
+
+// One row for each optimizer.
+struct KindRow {
+  Kind kind;
+  std::string_view name;  // of api::Optimizer::kind
+  std::array<std::string_view, 2> state;
+  size_t arrays;
+};
+constexpr KindRow kKinds[] = {
+    {Kind::kSgd, "sgd", {"sgd.momentum"}, 1},
+    {Kind::kAdamW, "adamw", {"adamw.m", "adamw.v"}, 2},
+};
 
 void CheckLengths(Kind kind, const Slices& s) {
   const size_t n = s.params.size();
@@ -88,7 +101,18 @@ void StepChunks(const Config& config, const StepScalars& scalars, const engine::
 
 }  // namespace
 
-int StateArrays(Kind kind) { return kind == Kind::kAdamW ? 2 : 1; }
+std::optional<Kind> KindNamed(std::string_view name) {
+  for (const KindRow& row : kKinds)
+    if (row.name == name) return row.kind;
+  return std::nullopt;
+}
+
+std::span<const std::string_view> StateNames(Kind kind) {
+  for (const KindRow& row : kKinds)
+    if (row.kind == kind) return std::span(row.state).first(row.arrays);
+  CHECK(false, "optimizer kind {} has no row", static_cast<int>(kind));
+  return {};
+}
 
 double ClipFactor(double clip_norm, double norm) {
   if (clip_norm <= 0) return 1;
@@ -124,10 +148,11 @@ void Step(const Config& config, const StepScalars& scalars, bool decay, const Sl
   CheckLengths(config.kind, slices);
   const Kernels& kernels = AvailableKernels().front();
   const KeepSubnormals keep;
-  if (config.kind == Kind::kSgd) {
-    kernels.sgd(MakeSgd(config, scalars, decay), slices);
-  } else {
-    kernels.adamw(MakeAdamW(config, scalars, decay), slices);
+  switch (config.kind) {
+    case Kind::kSgd:
+      return kernels.sgd(MakeSgd(config, scalars, decay), slices);
+    case Kind::kAdamW:
+      return kernels.adamw(MakeAdamW(config, scalars, decay), slices);
   }
 }
 

@@ -11,7 +11,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "worker/compute/engine/layout.h"
@@ -32,8 +34,12 @@ struct Config {
   bool operator==(const Config&) const = default;
 };
 
-// Returns the number of state arrays: 1 for SGD (momentum), 2 for AdamW (m, v).
-int StateArrays(Kind kind);
+// Returns the kind that a manifest calls `name` ("sgd", "adamw"); nullopt: none.
+std::optional<Kind> KindNamed(std::string_view name);
+
+// Returns the names of the state arrays in checkpoints, in the order of Slices: one for SGD, two for AdamW.
+std::span<const std::string_view> StateNames(Kind kind);
+inline int StateArrays(Kind kind) { return static_cast<int>(StateNames(kind).size()); }
 
 // The scalars of one step. `step` counts from 1 (bias correction).
 struct StepScalars {

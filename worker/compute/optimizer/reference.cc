@@ -57,10 +57,13 @@ void StepReference(const Config& config, const StepScalars& scalars, bool decay,
   CHECK(scalars.step >= 1, "step {}", scalars.step);
   const KeepSubnormals keep;
   for (size_t i = 0; i < slices.params.size(); ++i) {
-    if (config.kind == Kind::kSgd) {
-      SgdElement(MakeSgd(config, scalars, decay), slices, i);
-    } else {
-      AdamWElement(MakeAdamW(config, scalars, decay), slices, i);
+    switch (config.kind) {
+      case Kind::kSgd:
+        SgdElement(MakeSgd(config, scalars, decay), slices, i);
+        break;
+      case Kind::kAdamW:
+        AdamWElement(MakeAdamW(config, scalars, decay), slices, i);
+        break;
     }
   }
 }
