@@ -35,12 +35,11 @@ std::string FingerprintFor(engine::Precision precision) {
   return device->Fingerprint();
 }
 
-TEST(HostDevice, FingerprintNamesTheInstructionSet) {
+TEST(HostDevice, FingerprintNamesTheUnitForBfloat16Only) {
   const std::string used(engine::kernels::IsaName(UsedIsa()));
-  EXPECT_EQ(FingerprintFor(engine::Precision::kBf16), "cpu " + used);
-  // fp32 has equal bits on all CPUs with AVX-512.
-  const std::string fp32 = FingerprintFor(engine::Precision::kFp32);
-  EXPECT_EQ(fp32, UsedIsa() >= Isa::kAvx512 ? "cpu avx512" : "cpu " + used);
+  const std::string all = UsedIsa() == Isa::kBase ? "cpu base" : "cpu fma";
+  EXPECT_EQ(FingerprintFor(engine::Precision::kFp32), all);
+  EXPECT_EQ(FingerprintFor(engine::Precision::kBf16), UsedIsa() >= Isa::kAvx512Bf16 ? "cpu " + used : all);
 }
 
 // scripts/test runs this once with DNNL_MAX_CPU_ISA=AVX2, as on a CPU without AVX-512.

@@ -2,11 +2,15 @@
 
 #include "worker/compute/engine/kernels/matmul.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
+#include <random>
+#include <span>
 
+#include "base/hash.h"
 #include "tests/unit/engine/fixtures.h"
 #include "worker/compute/engine/exec.h"
 
@@ -38,7 +42,7 @@ std::vector<float> Multiply(const Shape& s, bool ta, bool tb, bool accumulate, s
                            .ldc = s.n,
                            .accumulate = accumulate};
   if (threads == 0) {
-    kernels::MatmulReference(product);
+    kernels::ReferenceKernels().MatmulFp32(product, nullptr);
   } else {
     Exec exec(threads, precision, kernels);
     exec.Matmul(product);
@@ -47,17 +51,83 @@ std::vector<float> Multiply(const Shape& s, bool ta, bool tb, bool accumulate, s
           c.begin() + static_cast<std::ptrdiff_t>(misalign) + s.m * s.n};
 }
 
-TEST(Matmul, AgreesWithTheReferenceForEveryOrientation) {
+// The product of the definition on every instruction set that this CPU has.
+class MatmulFp32 : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    kernels_ = kernels::KernelsFor(GetParam());
+    if (kernels_ == nullptr) GTEST_SKIP() << "this CPU has no " << GetParam();
+  }
+  const kernels::Kernels* kernels_ = nullptr;
+};
+INSTANTIATE_TEST_SUITE_P(By, MatmulFp32, testing::Values("base", "avx2", "avx512"));
+
+TEST_P(MatmulFp32, HasTheBitsOfTheDefinitionForEveryOrientation) {
   for (const Shape& s : kShapes)
     for (const bool ta : {false, true})
       for (const bool tb : {false, true})
-        for (const bool accumulate : {false, true}) {
-          const std::vector<float> want = Multiply(s, ta, tb, accumulate, 0, 0);
-          const std::vector<float> got = Multiply(s, ta, tb, accumulate, 0, 1);
-          for (size_t i = 0; i < want.size(); ++i)
-            ASSERT_NEAR(got[i], want[i], 2e-6 * std::sqrt(static_cast<double>(s.k)) + 1e-6)
-                << s.m << "x" << s.n << "x" << s.k << " ta=" << ta << " tb=" << tb << " element " << i;
-        }
+        for (const bool accumulate : {false, true})
+          for (const int threads : {1, 2}) {
+            const std::vector<float> want = Multiply(s, ta, tb, accumulate, 0, 0);
+            const std::vector<float> got =
+                Multiply(s, ta, tb, accumulate, 1, threads, Precision::kFp32, *kernels_);
+            ASSERT_EQ(std::memcmp(got.data(), want.data(), want.size() * sizeof(float)), 0)
+                << s.m << "x" << s.n << "x" << s.k << " ta=" << ta << " tb=" << tb << " add=" << accumulate
+                << " threads=" << threads;
+          }
+}
+
+// Row strides larger than the rows, values of very different size, and a division into four parts.
+TEST_P(MatmulFp32, BitsDependNeitherOnStridesNorOnTheDivision) {
+  std::mt19937 random(7);
+  const auto draw = [&](int64_t below) {
+    return static_cast<int64_t>(random() % static_cast<uint64_t>(below));
+  };
+  for (int round = 0; round < 60; ++round) {
+    const int64_t m = 1 + draw(100), n = 1 + draw(120), k = draw(700);
+    const bool ta = draw(2) == 1, tb = draw(2) == 1, accumulate = draw(2) == 1;
+    const int64_t lda = (ta ? m : k) + draw(5) + 1, ldb = (tb ? k : n) + draw(5), ldc = n + draw(5);
+    std::vector<float> a = RandomFloats(static_cast<uint64_t>(round), (ta ? k : m) * lda + 8);
+    std::vector<float> b = RandomFloats(static_cast<uint64_t>(round) + 1000, (tb ? n : k) * ldb + 8);
+    for (float& value : a) value = std::ldexp(value, static_cast<int>(draw(24)) - 12);
+    std::vector<float> want = RandomFloats(5, m * ldc);
+    std::vector<float> got = want;
+    std::vector<float> scratch(kernels::kMatmulScratch);
+    MatmulArgs whole{.m = m, .n = n, .k = k, .a = {a.data(), lda, ta}, .b = {b.data(), ldb, tb}};
+    whole.c = want.data();
+    whole.ldc = ldc;
+    whole.accumulate = accumulate;
+    kernels::ReferenceKernels().MatmulFp32(whole, nullptr);
+    const int64_t row = draw(m + 1), column = draw(n + 1);
+    for (const auto& [first, last] : {std::pair{int64_t{0}, row}, std::pair{row, m}})
+      for (const auto& [left, right] : {std::pair{int64_t{0}, column}, std::pair{column, n}}) {
+        MatmulArgs part = whole;
+        part.m = last - first;
+        part.n = right - left;
+        part.a.data = whole.a.At(first, 0);
+        part.b.data = whole.b.At(0, left);
+        part.c = got.data() + first * ldc + left;
+        kernels_->MatmulFp32(part, scratch.data());
+      }
+    ASSERT_EQ(std::memcmp(got.data(), want.data(), got.size() * sizeof(float)), 0)
+        << m << "x" << n << "x" << k << " ta=" << ta << " tb=" << tb << " add=" << accumulate;
+  }
+}
+
+// The constant is the hash on every CPU. It changes only with the definition, and then so do the weights of
+// every run: see worker/compute/engine/kernels/matmul.h.
+TEST_P(MatmulFp32, HashIsTheConstantOfEveryCpu) {
+  std::vector<float> scratch(kernels::kMatmulScratch);
+  uint64_t hash = 0;
+  for (const Shape& s : {Shape{65, 300, 700}, Shape{250, 1600, 40}, Shape{7, 9, 1000}}) {
+    const std::vector<float> a = RandomFloats(1, s.m * s.k), b = RandomFloats(2, s.k * s.n);
+    std::vector<float> c(static_cast<size_t>(s.m * s.n));
+    kernels_->MatmulFp32(
+        {.m = s.m, .n = s.n, .k = s.k, .a = {a.data(), s.k}, .b = {b.data(), s.n}, .c = c.data(), .ldc = s.n},
+        scratch.data());
+    hash = hash * 31 + Hash64(std::as_bytes(std::span(c)));
+  }
+  EXPECT_EQ(hash, 0x4ac91fc23acf87fbu) << fmt::format("0x{:016x}", hash);
 }
 
 TEST(Matmul, BitsDependNeitherOnThreadsNorOnAlignment) {

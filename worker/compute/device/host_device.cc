@@ -26,13 +26,15 @@ class HostDevice final : public HostGradientDevice<Device> {
   explicit HostDevice(int threads) : threads_(threads) {}
 
   std::string Description() const override { return fmt::format("cpu, {} threads", threads_); }
-  // Instruction sets give other last bits. fp32 products and kernels of AVX512_BF16 and AMX are those of
-  // AVX-512.
+  // Equal fingerprints give equal bits. In fp32 every instruction set does; units for products of bfloat16
+  // add in orders of their own. "base": without AVX2 and FMA, where the C library computes other logarithms
+  // and powers, too.
   std::string Fingerprint() const override {
-    const engine::kernels::Isa used = engine::kernels::UsedIsa();
-    const bool bf16 = precision_ == engine::Precision::kBf16;
-    return fmt::format("cpu {}",
-                       engine::kernels::IsaName(bf16 ? used : std::min(used, engine::kernels::Isa::kAvx512)));
+    using engine::kernels::Isa;
+    const Isa used = engine::kernels::UsedIsa();
+    if (used == Isa::kBase) return "cpu base";
+    const bool unit = precision_ == engine::Precision::kBf16 && engine::kernels::MatmulBf16::InHardware();
+    return unit ? fmt::format("cpu {}", engine::kernels::IsaName(used)) : "cpu fma";
   }
   std::string Plan() const override { return ""; }
 

@@ -12,10 +12,16 @@ using kernels::MatmulArgs;
 using kernels::Matrix;
 using kernels::MatrixBf16;
 
-// The panel of a float product: large enough that packing by oneDNN pays off, small enough that a layer of a
-// small model still has work for several threads.
-constexpr int64_t kPanelColumns = 384;
-int64_t PanelRows(const MatmulArgs& p) { return p.m * p.n * p.k >= (int64_t{1} << 26) ? 256 : 128; }
+// The panel of a float product that one thread computes. A thread alone reads each packed part as often as it
+// can; several threads take panels small enough that a layer of a small model has work for all of them. The
+// division changes no bits (matmul.h).
+struct PanelSize {
+  int64_t rows, columns;
+};
+PanelSize PanelOf(const MatmulArgs& p, int threads) {
+  if (threads == 1) return {p.m, kernels::kPackedColumns};
+  return {p.m * p.n * p.k >= (int64_t{1} << 26) ? 256 : 128, 384};
+}
 
 // The piece of a bfloat16 product: its parts of both operands and its result fit the second-level cache.
 constexpr int64_t kPieceRows = 512;
@@ -46,6 +52,8 @@ void Grow(Buffer<T>& buffer, int64_t size) {
 Exec::Exec(int threads, Precision precision, const kernels::Kernels& kernels)
     : kernels_(kernels), precision_(precision), pool_(threads) {
   if (precision == Precision::kBf16) workers_.resize(static_cast<size_t>(threads));
+  for (int i = 0; precision == Precision::kFp32 && i < threads; ++i)
+    product_scratch_.emplace_back(kernels::kMatmulScratch);
 }
 
 void Exec::Reserve(const Weight& w, int64_t rows) {
@@ -79,6 +87,7 @@ void Exec::ReserveSerial(int64_t m, int64_t n, int64_t k) {
 
 int64_t Exec::ScratchBytes() const {
   int64_t bytes = first_.bytes() + second_.bytes();
+  for (const Buffer<float>& scratch : product_scratch_) bytes += scratch.bytes();
   for (const Worker& worker : workers_)
     bytes += worker.panel.bytes() + worker.out.bytes() + worker.matmul.ScratchBytes();
   return bytes;
@@ -146,20 +155,21 @@ MatmulCost& Exec::CostOf(const MatmulArgs& p) {
 }
 
 void Exec::MatmulFp32(const MatmulArgs& args, const Epilogue& epilogue) {
-  const int64_t panel_rows = PanelRows(args);
-  const int64_t down = Count(args.m, panel_rows);
-  const int64_t across = Count(args.n, kPanelColumns);
+  if (args.m == 0 || args.n == 0) return;
+  const PanelSize size = PanelOf(args, threads());
+  const int64_t down = Count(args.m, size.rows);
+  const int64_t across = Count(args.n, size.columns);
   // Consecutive units share the panel of B.
-  pool_.Run(down * across, [&](int64_t unit, int) {
-    const int64_t row = unit % down * panel_rows;
-    const int64_t column = unit / down * kPanelColumns;
+  pool_.Run(down * across, [&](int64_t unit, int worker) {
+    const int64_t row = unit % down * size.rows;
+    const int64_t column = unit / down * size.columns;
     MatmulArgs panel = args;
-    panel.m = std::min(panel_rows, args.m - row);
-    panel.n = std::min(kPanelColumns, args.n - column);
+    panel.m = std::min(size.rows, args.m - row);
+    panel.n = std::min(size.columns, args.n - column);
     panel.a.data = args.a.At(row, 0);
     panel.b.data = args.b.At(0, column);
     panel.c = args.c + row * args.ldc + column;
-    kernels::Matmul(panel);
+    kernels_.MatmulFp32(panel, product_scratch_[static_cast<size_t>(worker)].get());
     AddEpilogue(args, epilogue, row, panel.m, column, panel.n);
   });
 }
@@ -330,7 +340,7 @@ void Exec::MultiplyTransposed(const MatmulArgs& args, const Epilogue& epilogue) 
 
 void Exec::MatmulSerial(int worker, const MatmulArgs& p) {
   if (precision_ != Precision::kBf16) {
-    kernels::Matmul(p);
+    kernels_.MatmulFp32(p, product_scratch_[static_cast<size_t>(worker)].get());
     return;
   }
   Worker& own = workers_[static_cast<size_t>(worker)];

@@ -3,7 +3,8 @@
 // Executes the work of a CPU model: selects the kernels, runs them on a thread pool, and divides matrix
 // products into panels.
 //
-// Work is divided by its shape only, never by the number of threads (determinism contract of model.h).
+// Work is divided by its shape only, never by the number of threads (determinism contract of model.h), except
+// for products of floats, whose bits depend on no division (kernels/matmul.h).
 //
 // bf16 affects matrix products only: operands are rounded to bfloat16, sums and everything else stay float.
 // Weights are rounded and packed where they are used, panel by panel in the cache of the core that multiplies
@@ -126,7 +127,8 @@ class Exec {
   const kernels::Kernels& kernels_;
   Precision precision_;
   ThreadPool pool_;
-  std::vector<MatmulCost> matmul_costs_;  // one per shape, in the order of first use
+  std::vector<Buffer<float>> product_scratch_;  // one per thread, for fp32
+  std::vector<MatmulCost> matmul_costs_;        // one per shape, in the order of first use
   // bf16 only:
   Buffer<uint16_t> first_;       // the first operand of the current product, in slices of its depth
   Buffer<uint16_t> second_;      // its second operand, packed

@@ -20,7 +20,7 @@ Isa DetectIsa() {
   if (has(dnnl::cpu_isa::avx512_core_amx) && HasTiles()) return Isa::kAmx;
   if (has(dnnl::cpu_isa::avx512_core_bf16)) return Isa::kAvx512Bf16;
   if (has(dnnl::cpu_isa::avx512_core)) return Isa::kAvx512;
-  if (has(dnnl::cpu_isa::avx2)) return Isa::kAvx2;
+  if (has(dnnl::cpu_isa::avx2) && __builtin_cpu_supports("fma")) return Isa::kAvx2;
   return Isa::kBase;
 }
 #else

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The instruction set of the kernels of this process. oneDNN computes matrix products, the kernels of this
-// folder everything else. Both obey the same limit, oneDNN's environment variable DNNL_MAX_CPU_ISA (for
+// The instruction set of the kernels of this process. oneDNN computes products of bfloat16, the kernels of
+// this folder everything else. Both obey the same limit, oneDNN's environment variable DNNL_MAX_CPU_ISA (for
 // example AVX2), which makes a newer CPU compute the bits of an older one. Thread-safe.
 #pragma once
 

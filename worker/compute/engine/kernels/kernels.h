@@ -18,6 +18,7 @@
 #include "worker/compute/engine/kernels/embedding.h"
 #include "worker/compute/engine/kernels/gelu.h"
 #include "worker/compute/engine/kernels/layernorm.h"
+#include "worker/compute/engine/kernels/matmul.h"
 #include "worker/compute/engine/kernels/maxpool.h"
 #include "worker/compute/engine/kernels/pack.h"
 #include "worker/compute/engine/kernels/relu.h"
@@ -47,6 +48,7 @@
   do_(LayerNormForward) \
   do_(LayerNormBackward) \
   do_(LayerNormBackwardParams) \
+  do_(MatmulFp32) \
   do_(MaxPoolForward) \
   do_(MaxPoolBackward) \
   do_(ReluForward) \
@@ -66,7 +68,7 @@ struct Kernels {
 // Returns plain loops, the reference that the tests compare the others with.
 const Kernels& ReferenceKernels();
 // Returns the kernels for the widest vectors of this CPU, and its AMX tiles. All tables give equal bits,
-// except for matrix products.
+// except for products of bfloat16.
 const Kernels& FastKernels();
 // Returns the table of a name ("base", "avx2", "avx512", "tiles"), or null when this CPU or build lacks it.
 // For tests.

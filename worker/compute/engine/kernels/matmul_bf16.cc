@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "worker/compute/engine/buffer.h"
 #include "worker/compute/engine/kernels/isa.h"
+#include "worker/compute/engine/kernels/kernels.h"
 #include "worker/compute/engine/kernels/matmul.h"
 #include "worker/compute/engine/kernels/one_thread.h"
 #include "worker/compute/engine/kernels/pack.h"
@@ -74,7 +75,8 @@ struct MatmulBf16::State {
   dnnl::stream stream{engine};
   std::map<Key, Prepared> prepared;
   Buffer<uint8_t> scratch;
-  Buffer<float> widened;  // both operands as float, on a CPU without bfloat16 products
+  Buffer<float>
+      widened;  // scratch of the product, and both operands as float, on a CPU without bfloat16 products
 };
 
 bool MatmulBf16::InHardware() { return UsedIsa() >= Isa::kAvx512Bf16; }
@@ -89,8 +91,9 @@ int64_t MatmulBf16::ScratchBytes() const { return state_->scratch.bytes() + stat
 // The same product on a CPU without bfloat16 products: converts the operands to float, which is exact.
 void MatmulBf16::RunInSoftware(const MatmulBf16Args& p) {
   Buffer<float>& widened = state_->widened;
-  if (widened.size() < p.m * p.k + p.k * p.n) widened = Buffer<float>(p.m * p.k + p.k * p.n);
-  float* const a = widened.get();
+  const int64_t need = kMatmulScratch + p.m * p.k + p.k * p.n;
+  if (widened.size() < need) widened = Buffer<float>(need);
+  float* const a = widened.get() + kMatmulScratch;
   float* const b = a + p.m * p.k;
   const auto widen = [](const MatrixBf16& from, int64_t rows, int64_t columns, float* to) {
     if (from.transposed) std::swap(rows, columns);
@@ -104,14 +107,15 @@ void MatmulBf16::RunInSoftware(const MatmulBf16Args& p) {
   } else {
     second = widen(p.b, p.k, p.n, b);
   }
-  Matmul({.m = p.m,
-          .n = p.n,
-          .k = p.k,
-          .a = first,
-          .b = second,
-          .c = p.c,
-          .ldc = p.ldc,
-          .accumulate = p.accumulate});
+  FastKernels().MatmulFp32({.m = p.m,
+                            .n = p.n,
+                            .k = p.k,
+                            .a = first,
+                            .b = second,
+                            .c = p.c,
+                            .ldc = p.ldc,
+                            .accumulate = p.accumulate},
+                           widened.get());
 }
 
 void MatmulBf16::Run(const MatmulBf16Args& p) {
