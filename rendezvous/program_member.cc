@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
+
 namespace ringmaster::rendezvous {
 namespace {
 
@@ -156,6 +158,10 @@ void ProgramMemberCore::OnEnded(const program::Ended& event, Time now) {
   state_.address.clear();
   kill_at_ = kNever;
   if (!ordered) {
+    // An end in the future would be a count below zero, which no coordinator accepts: it closes the
+    // connection.
+    CHECK(event.ago >= Duration{0}, "ended {} us in the future",
+          -std::chrono::duration_cast<std::chrono::microseconds>(event.ago).count());
     ended_at_ = now - event.ago;
     state_.exit_code = event.exit_code;
     state_.evidence = hang_.empty() ? event.evidence : "hang";

@@ -51,7 +51,7 @@ struct Ended {
   int32_t exit_code = 0;
   std::string evidence;
   std::string message;
-  Duration ago{0};  // how long ago it failed, as far as is known
+  Duration ago{0};  // how long ago it failed, as far as is known; not negative
 };
 struct Hung {  // the program makes no progress: it is killed, and Ended follows
   std::string message;

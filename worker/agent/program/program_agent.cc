@@ -487,16 +487,17 @@ void ProgramAgent::Reap() {
 }
 
 void ProgramAgent::OnEnded(int exit_code) {
-  const Time now = Now();
-  out_.Finish(now);
-  err_.Finish(now);
-  if (socket_) ReadSocket(now);
-  if (mpi_socket_) ReadMpi(now);
-  ReportProgress(now);
+  const Time end = Now();
+  out_.Finish(end);
+  err_.Finish(end);
+  if (socket_) ReadSocket(end);
+  if (mpi_socket_) ReadMpi(end);
+  ReportProgress(end);
   StopWatching();
   spare_at_ = kNever;
   log::Info("program pid={} ended code={}", program_->pid(), exit_code);
   program_.reset();
+  const Time now = Now();  // not before the last line that was read above
   // A program says why it fails before its peers notice, and takes longer to end than some of them.
   const Duration ago =
       exit_code != 0 && now - last_error_line_at_ < kDyingLimit ? now - last_error_line_at_ : Duration{0};
