@@ -5,7 +5,7 @@
 // Kueue knows no TrainingJob. It admits, preempts and deactivates Workloads, and the owner of a Workload
 // follows: the job starts when its Workload is admitted, stops with a checkpoint when the Workload is
 // evicted, and clears the admission when no pod is left. Kueue gives the quota to others only then. The
-// decisions are in kueue_decide.cc. Pure value types and functions.
+// decisions are in decide_kueue.cc. Pure value types and functions.
 //
 // The Workload of a job with Job::slices is a slice. To grow, the job asks for a larger slice that replaces
 // it (Workload::replaces). Kueue charges the difference, and finishes the replaced slice when it has reserved
