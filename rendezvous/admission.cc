@@ -17,7 +17,7 @@
 namespace ringmaster::rendezvous {
 namespace {
 
-constexpr size_t kMostNamed = 8;    // workers in one message
+constexpr size_t kMostNamed = 8;  // workers in one message
 // States that differ this often, with fewer steps in between, differ because of the program.
 constexpr int32_t kMostDivergences = 3;
 constexpr int64_t kDivergenceSteps = 1000;

@@ -469,7 +469,7 @@ void MpiPod::CheckRanks(Time now) {
   const bool again = rank.pid >= 0 && rank.pid == unseen_rank_;
   unseen_rank_ = rank.pid;
   if (!again) return;
-  Fail(kExitBadConfiguration,
+  Fail(kExitBadInput,
        fmt::format(
            "a rank runs that no agent sees (pid {}: {}): the command must start the mpirun, mpiexec or "
            "horovodrun that is first in PATH of the pod, by its name, and launch.mpi must name its "
