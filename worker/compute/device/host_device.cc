@@ -27,7 +27,7 @@ class HostDevice final : public HostGradientDevice<Device> {
 
   std::string Description() const override { return fmt::format("cpu, {} threads", threads_); }
   // Equal fingerprints give equal bits. In fp32 every instruction set does; units for products of bfloat16
-  // add in orders of their own. "base": without AVX2 and FMA, where the C library computes other logarithms
+  // add in other orders. "base": without AVX2 and FMA, where the C library computes other logarithms
   // and powers, too.
   std::string Fingerprint() const override {
     using engine::kernels::Isa;

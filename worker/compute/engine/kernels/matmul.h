@@ -41,7 +41,7 @@ struct MatmulArgs {
 };
 
 // Packed parts of both operands: one block of the depth, kPackedRows rows of A, kPackedColumns columns of B.
-inline constexpr int64_t kPackedRows = 256;      // a multiple of the rows of every tile
+inline constexpr int64_t kPackedRows = 256;     // a multiple of the rows of every tile
 inline constexpr int64_t kPackedColumns = 768;  // a multiple of the columns of every tile
 inline constexpr int64_t kMatmulScratch = (kPackedRows + kPackedColumns) * kMatmulBlock;
 
