@@ -32,8 +32,8 @@ using ringmaster::library::Tensor;
 struct rm_run {
   std::unique_ptr<Session> session;  // null: rm_open failed
   std::string error;
-  int32_t exit_code = kExitBadInput;  // when there is no session
-  std::vector<rm_array> arrays;       // of the last RM_EVENT_LOAD
+  int32_t exit_code = ringmaster::kExitBadInput;  // when there is no session
+  std::vector<rm_array> arrays;                   // of the last RM_EVENT_LOAD
   std::vector<std::string> types;
 };
 
@@ -194,7 +194,8 @@ void rm_close(rm_run* run) { const std::unique_ptr<rm_run> owner(run); }
 const char* rm_error(const rm_run* run) { return run == nullptr ? "not enough memory" : run->error.c_str(); }
 
 int32_t rm_exit_code(const rm_run* run) {
-  if (run == nullptr || run->session == nullptr) return run == nullptr ? kExitMemory : run->exit_code;
+  if (run == nullptr || run->session == nullptr)
+    return run == nullptr ? ringmaster::kExitMemory : run->exit_code;
   return run->session->exit_code();
 }
 
