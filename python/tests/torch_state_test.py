@@ -109,7 +109,10 @@ class Checkpoints(Case):
         run = rm.init(micro_batches=4, samples_per_step=32, seed=7, checkpoint_folder=folder)
         model = net()
         run.register(model=model, adam=torch.optim.AdamW(model.parameters()))
-        self.fails("register the same names", lambda: next(run.steps(3)))
+        with self.assertRaises(SystemExit) as caught:
+            next(run.steps(3))
+        self.assertEqual(caught.exception.code, 64)
+        self.assertRegex(caught.exception.message, "of another run: program.adam is .* and was not set")
         run.close()
 
     def test_a_dataset_of_another_size_is_refused(self):

@@ -400,7 +400,7 @@ void World::SetTerm(Term term) {
     gang.order.reset();
     gang.members.clear();
     gang.report = {};
-    gang.report.term = term;
+    gang.report.term = static_cast<uint32_t>(term);
   }
 }
 

@@ -38,7 +38,7 @@ TEST(Success, ALauncherSucceedsWithItsRanks) {
   o.job.programs = true;
   o.job.policy.decider = rendezvous::ProgramPolicy::Decider::kFirst;
   o.job.policy.counts_ranks = true;
-  o.report->phase = GangPhase::kFinished;
+  o.report->phase = rendezvous::GangPhase::kFinished;
   Obey(o, Decide(o, kT0), kT0);
   EXPECT_EQ(o.status.ledger.outcome_reason, Reason::kLauncherSucceeded);
 }
@@ -46,7 +46,7 @@ TEST(Success, ALauncherSucceedsWithItsRanks) {
 TEST(Success, TheCodeThatFollowsTheTrainingGetsTimeToEnd) {
   Observed o = RunningWorld(2);
   o.job.finish_grace = seconds(95);
-  o.report->phase = GangPhase::kFinished;
+  o.report->phase = rendezvous::GangPhase::kFinished;
   o.report->done = rendezvous::Done{true, 100, 1.5, 0, {}, "abc", "def"};
   Obey(o, Decide(o, kT0), kT0);
   ASSERT_EQ(o.status.ledger.outcome, Outcome::kSucceeded);
@@ -78,7 +78,7 @@ TEST(Programs, ANewLeaderHearsFromAllBeforeTheJobGetsSmaller) {
   o.job.replicas = 2;
   o.status.ledger.stepped = true;
   o.report->generation = 0;
-  o.report->phase = GangPhase::kForming;
+  o.report->phase = rendezvous::GangPhase::kForming;
   Settle(o, kT0);
   EXPECT_EQ(o.pods.size(), 3U);
   o.report->generation = 7;
@@ -92,7 +92,7 @@ TEST(Success, AFailureAfterASuspensionIsBelievedBeforeTheFirstGeneration) {
   o.status.ledger.report_floor = (rendezvous::Generation{1} << 32) | 5;
   o.report.emplace();
   o.report->term = 1;
-  o.report->phase = GangPhase::kFailed;
+  o.report->phase = rendezvous::GangPhase::kFailed;
   o.report->failure = "the checkpoint of step 100 is missing";
   Settle(o, kT0);
   EXPECT_EQ(o.status.ledger.outcome, Outcome::kNone) << "of the coordinator before the suspension";
