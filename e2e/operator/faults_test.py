@@ -354,13 +354,20 @@ class Faults(unittest.TestCase):
             self.cluster.kubectl("delete", "lease", "ringmaster-operator", "-n", "ringmaster-system")
             # For the second operator, the times written by the first are days in the future.
             late = WallClock(self.rig, days=-5)
-            self.rig.start(kubeconfig=config, environment=late.environment, **PATIENT).wait_leading()
+            second = self.rig.start(kubeconfig=config, environment=late.environment, **PATIENT).wait_leading()
             self.fail_and_wait(name, 4, 2)
             late.set(days=5)
+            self.fail_and_wait(name, 5, 2)
+            second.kill9()
+            self.cluster.kubectl("delete", "lease", "ringmaster-operator", "-n", "ringmaster-system")
+            # To the third, the deadline would have passed days ago.
+            ahead = WallClock(self.rig, days=5)
+            self.rig.start(kubeconfig=config, environment=ahead.environment, **PATIENT).wait_leading()
+            self.fail_and_wait(name, 6, 2)
             for pod in self.rig.live(name):
                 self.cluster.pod_exit("default", pod["metadata"]["name"], 0)
             self.rig.wait_phase(name, "Succeeded")
-            self.assertEqual(self.rig.status(name)["restarts"]["total"], 3)
+            self.assertEqual(self.rig.status(name)["restarts"]["total"], 5)
 
     def test_huge_foreign_objects(self):
         """Other controllers' objects of the maximum size that change all the time are not kept, and do not stop the watch."""

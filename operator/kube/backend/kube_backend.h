@@ -187,12 +187,13 @@ class KubeBackend final : public control::Backend {
     PortRange ports;            // allocated by this process
     int64_t ports_attempt = 0;  // for this attempt
     std::optional<core::Refusal> preflight;
-    std::string preflight_inputs;  // what `preflight` was computed from
-    core::JobCounts counted;       // passed to on_counts
-    int64_t reported_unknown = 0;  // the generation whose unknown fields an event has named
-    int64_t refused_attempt = 0;   // the API server would not admit its pods; 0: none
-    int64_t tried_attempt = 0;     // the API server would admit its pods; 0: not known of any
-    int64_t whole_attempt = 0;     // its gang has been placed whole; 0: none
+    std::string preflight_inputs;     // what `preflight` was computed from
+    core::JobCounts counted;          // passed to on_counts
+    int64_t reported_unknown = 0;     // the generation whose unknown fields an event has named
+    int64_t refused_attempt = 0;      // the API server would not admit its pods; 0: none
+    int64_t ports_tried_attempt = 0;  // there were ports for it; 0: not known of any
+    int64_t tried_attempt = 0;        // the API server would admit its pods; 0: not known of any
+    int64_t whole_attempt = 0;        // its gang has been placed whole; 0: none
     int64_t reserved_attempt = 0;
     std::vector<std::string> reserved;        // pods, by their names in capacity_
     core::RoomQueue::Standing standing;       // when its room was looked for the last time

@@ -324,9 +324,12 @@ void KubeBackend::SetAdmitted(const JobRecord& job, int64_t attempt, bool admitt
 
 bool KubeBackend::IsUntried(const JobRecord& job, int64_t attempt) const {
   const bool needs_ports = job.spec->host_network && !HasPods(job, attempt);
-  if (!needs_ports && !NeedsAdmission(job, attempt)) return false;
+  const bool needs_admission = NeedsAdmission(job, attempt);
+  if (!needs_ports && !needs_admission) return false;
   MutexLock lock(mutex_);
-  return StateOf(job).tried_attempt != attempt;
+  const JobState& state = StateOf(job);
+  return (needs_ports && state.ports_tried_attempt != attempt) ||
+         (needs_admission && state.tried_attempt != attempt);
 }
 
 std::vector<Json> KubeBackend::SamplesOf(const JobRecord& job, int64_t attempt, int32_t size) const {
@@ -367,19 +370,23 @@ void KubeBackend::Perform(const Job& job, const control::Write& write, const cor
   {
     MutexLock lock(mutex_);
     ports = FindPorts(*job, action.size, held);
+    if (ports.ok()) StateOf(*job).ports_tried_attempt = action.attempt;
   }
   if (!ports.ok()) return done(ports.error());
-  auto tried = [this, job, action, done = std::move(done)](const Status& status) {
-    if (!status.ok()) return done(status.error());
-    {
-      MutexLock lock(mutex_);
-      StateOf(*job).tried_attempt = action.attempt;
-    }
+  if (!NeedsAdmission(*job, action.attempt)) {
     Notify(job->key.ToString());
-    done(Revision{0});
-  };
-  if (!NeedsAdmission(*job, action.attempt)) return tried(Ok());
-  TrySamples(job->key.namespace_, SamplesOf(*job, action.attempt, action.size), std::move(tried));
+    return done(Revision{0});
+  }
+  TrySamples(job->key.namespace_, SamplesOf(*job, action.attempt, action.size),
+             [this, job, action, done = std::move(done)](const Status& status) {
+               if (!status.ok()) return done(status.error());
+               {
+                 MutexLock lock(mutex_);
+                 StateOf(*job).tried_attempt = action.attempt;
+               }
+               Notify(job->key.ToString());
+               done(Revision{0});
+             });
 }
 
 void KubeBackend::Perform(const Job& job, const control::Write& write, const core::PrepareGang& action,
