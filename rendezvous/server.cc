@@ -577,7 +577,6 @@ Result<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, Serv
 
 Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Server::~Server() { Shutdown(); }
-
 uint16_t Server::port() const { return impl_->port(); }
 void Server::AddJob(const CoordinatorOptions& options) { impl_->AddJob(options); }
 void Server::SetLimits(const std::string& job, const rendezvous::SetLimits& limits) {
