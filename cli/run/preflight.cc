@@ -11,6 +11,8 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/compute/device/load_plugin.h"
 #include "worker/compute/engine/model.h"
+#include "worker/inventory/device_selection.h"
+#include "worker/inventory/gpu_monitor.h"
 #include "worker/inventory/inventory.h"
 #include "worker/trainer/memory.h"
 
@@ -35,6 +37,11 @@ std::vector<std::string> Notes(const api::Spec& spec) {
   if (spec.suspend)
     notes.push_back("spec.suspend is true: nothing runs until it is false and SIGHUP is sent");
   return notes;
+}
+
+// Whether the trainers compute on a GPU. A plugin alone is none: every image has one.
+bool ComputesOnGpu(const std::string& choice) {
+  return device::MayUseGpu(choice) && !inventory::FindGpus(inventory::GpuMonitor::kLibrary, "").empty();
 }
 
 // Checks the sum over all trainers: without it the kernel would kill one of them.
@@ -85,7 +92,7 @@ Result<RunPlan> MakePlan(api::TrainingJob job, const std::string& checkpoint_fol
   }
   if (!dataset.ok()) return dataset.error();
   for (std::string& note : trainer::DataNotes(plan.config, **dataset)) plan.notes.push_back(std::move(note));
-  if (!device::MayUseGpu(plan.config.device)) RM_TRY(FitsIntoMemory(plan.config, job.spec));
+  if (!ComputesOnGpu(plan.config.device)) RM_TRY(FitsIntoMemory(plan.config, job.spec));
   engine::ModelConfig small = plan.config.model;
   small.max_samples = 1;  // saves memory for activations; the layout does not depend on it
   auto model = engine::CreateModel(small);
