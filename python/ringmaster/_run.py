@@ -739,19 +739,23 @@ class Run(abc.ABC, Generic[StepT]):
         if size is None or per_step is None:
             return [], 1.0
         whole = -(-size // per_step)  # steps of an epoch with all samples
-        epoch, place = divmod(step, self.steps_per_epoch(size))
+        epoch, place, of_step = self._place(step, size, per_step)
         indices = _native.samples(
             self.settings.seed, size, per_step, self.settings.micro_batches, epoch * whole + place, v
         )
-        of_step = min(per_step, size - place * per_step)
         return indices, len(indices) * self.settings.micro_batches / of_step
+
+    def _place(self, step: int, size: int, per_step: int) -> Tuple[int, int, int]:
+        """Returns the epoch of a step, its place in the epoch, and how many samples it takes."""
+        epoch, place = divmod(step, self.steps_per_epoch(size))
+        return epoch, place, min(per_step, size - place * per_step)
 
     def _last_micro_batch(self, step: int, size: Optional[int]) -> int:
         """Returns the last micro-batch of a step that has samples."""
         per_step = self.settings.samples_per_step
         if size is None or per_step is None:
             return self.settings.micro_batches - 1
-        of_step = min(per_step, size - step % -(-size // per_step) * per_step)
+        _, _, of_step = self._place(step, size, per_step)
         return -(-of_step // (per_step // self.settings.micro_batches)) - 1
 
     def _cached_source(

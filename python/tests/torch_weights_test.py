@@ -167,6 +167,13 @@ class Epochs(Case):
         self.assertNotEqual(*epochs)
         self.fails("none is left", run.steps_per_epoch, 7)
 
+    def test_the_last_micro_batch_is_the_last_one_with_samples(self):
+        for drop_last in (False, True):
+            run, _ = self.steps(lambda step: step.ends_epoch, steps=1, drop_last=drop_last)
+            for step in range(12):
+                filled = [v for v in range(4) if run._samples(step, v, SAMPLES)[0]]
+                self.assertEqual(run._last_micro_batch(step, SAMPLES), filled[-1], (drop_last, step))
+
     def test_a_scheduler_that_looks_like_one_of_epochs_is_named(self):
         with self.assertWarnsRegex(UserWarning, r"scheduler\.step\(\) after each step, and in 40 steps the learning rate falls"):
             self.steps(steps=40)

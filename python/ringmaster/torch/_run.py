@@ -555,6 +555,7 @@ class Run(_run.Run[Step]):
     def _reduce(self, step: Step) -> bool:
         reduced_before = step.loss is not None
         if not reduced_before:
+            self._check_fixed("between the start of the step and step.commit()")
             self._undo.check_micro_batches()
         if not step._reduce() or reduced_before:
             return not step._interrupted
@@ -595,9 +596,7 @@ class Run(_run.Run[Step]):
         if not self._reduce(step):
             return False
         assert step.gradient_norm is not None
-        self._check_fixed("between the start of the step and step.commit()")
-        names = {id(parameter): name for name, parameter in _objects.named_parameters(self._objects)}
-        added = _undo.added_parameter(self._objects, self._groups, names)
+        added = _undo.added_parameter(self._objects, self._groups)
         if added is not None:
             raise Error(
                 f"{added} after run.steps(...) was called, so its gradient is not summed over the workers: give the optimizer all "

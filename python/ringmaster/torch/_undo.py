@@ -15,6 +15,7 @@ import torch
 from .. import _generators
 from .._errors import Error
 from ._buffers import LARGEST
+from ._objects import named_parameters
 
 _Restore = Callable[[], None]
 
@@ -159,11 +160,12 @@ def groups_of(objects: Mapping[str, Any]) -> Groups:
     ]
 
 
-def added_parameter(objects: Mapping[str, Any], before: Groups, names: Mapping[int, str]) -> Optional[str]:
+def added_parameter(objects: Mapping[str, Any], before: Groups) -> Optional[str]:
     """Returns what an optimizer trains now and did not when run.steps was called, for a message; None: nothing."""
     now = groups_of(objects)
     if now == before:
         return None
+    names = {id(parameter): name for name, parameter in named_parameters(objects)}
     known = {(name, key) for name, keys in before for key in keys}
     for name, keys in now:
         for key in keys:
