@@ -163,8 +163,14 @@ void Coordinator::OnOperationFailed(Peer& peer, const OperationFailed& failed, T
 
 // No loss explains the failed operation: every member lives and is connected.
 void Coordinator::CheckOperation(Time now) {
+  if (active_ && abort_at_ != kNever) {
+    // The loss of a member may explain it. If that member returns in time, nothing else ends the wait of the
+    // others.
+    failed_operation_->due = abort_at_;
+    return;
+  }
   const FailedOperation failed = *std::exchange(failed_operation_, std::nullopt);
-  if (!active_ || abort_at_ != kNever) return;
+  if (!active_) return;
   if (failed.report.diverged && DivergesAgain(failed.report)) return;
   if (failed.report.permanent && !failed.report.diverged) {
     const auto odd = failed.reachability.OddRanks();
@@ -216,7 +222,9 @@ void Coordinator::RefuseUnreachable(const std::vector<int32_t>& ranks, const std
 
 void Coordinator::OnFatal(Peer& peer, const Fatal& fatal, Time now) {
   report_dirty_ = true;
-  if (removed_.contains(fatal.member)) {
+  // The agent reports the death of a trainer first, and then why it died.
+  const bool has_died = !fatal.member.empty() && peer.died_member == fatal.member;
+  if (removed_.contains(fatal.member) && !has_died) {
     // The job continued without it, so its fault is no fault of the job. Its agent may start a new trainer.
     Send(peer, rendezvous::Evict{fatal.member, "the job continued without it"});
     return;
@@ -224,7 +232,7 @@ void Coordinator::OnFatal(Peer& peer, const Fatal& fatal, Time now) {
   if (!peer.member.empty() && peer.member != fatal.member)
     OnDown(peer, Down{peer.member, "exit", 0, "its trainer was restarted"}, now);
   // A member that this coordinator has never known may have been left out by its predecessor.
-  if (!fatal.joined || peer.member != fatal.member) {
+  if (!fatal.joined || (peer.member != fatal.member && !has_died)) {
     peer.fatal = fatal;
     may_have_fatals_ = true;
     return;  // JudgeFatals decides

@@ -369,6 +369,7 @@ void Coordinator::OnStatus(Peer& peer, const MemberStatus& status) {
 void Coordinator::OnDown(Peer& peer, const Down& down, Time now) {
   if (!IsOwn(peer.agent, down.member)) return;
   report_dirty_ = true;
+  peer.died_member = down.member;
   if (down.member == peer.failed_member) {
     // The agent reports the death first and the exit code later.
     if (report_.last_failure && report_.last_failure->pod == peer.pod) {

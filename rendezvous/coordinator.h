@@ -80,6 +80,7 @@ class Coordinator final : public JobCoordinator {
     bool may_hold_state = false;
     std::optional<MemberStatus> outvoted;  // the state it reported that the majority contradicted
     std::string failed_member;             // the last of its members that failed
+    std::string died_member;               // whose death its agent has reported, which an eviction is not
     // Consecutive trainers that died before they joined, or were refused, while no generation trained.
     int32_t failed_starts = 0;
     std::optional<size_t> counted;  // index into usable_

@@ -136,7 +136,7 @@ void World::CheckNotLost(const Coord& coord, const NewGeneration& next) {
     // one is left: a checkpoint is safe, a guess is not.
     const auto outvoted = coord.outvoted.find(trainer.id);
     if (outvoted != coord.outvoted.end() && outvoted->second.step == trainer.state.step &&
-        outvoted->second.content == trainer.state.content)
+        outvoted->second.params_hash == trainer.state.content)
       continue;
     if (coord.released.contains(trainer.id)) continue;
     if (agent.core->member() != trainer.id) continue;  // its agent treats it as dead
@@ -244,8 +244,9 @@ void World::CheckOutvoted(const Coord& coord, const NewGeneration& next) {
     const Trainer* trainer = Find(id);
     const auto outvoted = coord.outvoted.find(id);
     if (trainer == nullptr || outvoted == coord.outvoted.end()) continue;
-    if (outvoted->second.step == trainer->state.step && outvoted->second.content == trainer->state.content)
-      Fail("a state that was outvoted is a source");
+    if (outvoted->second.step == trainer->state.step &&
+        outvoted->second.params_hash == trainer->state.content)
+      Fail(fmt::format("a state that was outvoted is a source: {} of step {}", id, trainer->state.step));
   }
 }
 

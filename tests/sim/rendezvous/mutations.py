@@ -141,8 +141,8 @@ MUTATIONS = [
         ("coordinator.cc", "std::max(peer.heard, std::min(at, now))", "peer.heard"),
     ]),
     ("LateFatalEndsTheJob", "coordinator: believes the Fatal of a member that was left out", [
-        ("admission.cc", "removed_.contains(fatal.member)", "false"),
-        ("admission.cc", "!fatal.joined || peer.member != fatal.member", "!fatal.joined"),
+        ("admission.cc", "removed_.contains(fatal.member) && !has_died", "false"),
+        ("admission.cc", "!fatal.joined || (peer.member != fatal.member && !has_died)", "!fatal.joined"),
         ("admission.cc", "self == current_.members.end()", "false"),
     ]),
     ("StopAsksNobody", "coordinator: stops before the members of its predecessor have found it", [

@@ -127,8 +127,17 @@ void World::ToCoordinator(size_t index, const CoordinatorEvent& event) {
     coord.backlog.push_back(event);
     return;
   }
-  coord.core->On(event, now_);
+  Hear(coord, event);
   Perform(index);
+}
+
+// Remembers what members answer: the vote is about that, and not about what a memory flip has made of it
+// since.
+void World::Hear(Coord& coord, const CoordinatorEvent& event) {
+  const auto* message = std::get_if<MessageFrom>(&event);
+  if (const auto* status = message == nullptr ? nullptr : std::get_if<MemberStatus>(&message->message))
+    coord.answered[status->member] = *status;
+  coord.core->On(event, now_);
 }
 
 // Hands over what waits in the sockets.
@@ -138,7 +147,7 @@ void World::Drain(size_t index) {
     if (!coord.alive || coord.suspended || coord.backlog.empty() || !outcome_.ok) return;
     const CoordinatorEvent event = std::move(coord.backlog.front());
     coord.backlog.pop_front();
-    coord.core->On(event, now_);
+    Hear(coord, event);
     Perform(index);
   }
 }
@@ -163,9 +172,14 @@ void World::Perform(size_t index) {
     } else if (const auto* line = std::get_if<EventLine>(&output)) {
       for (const Pod& pod : pods_) {
         if (!pod.agent || !line->text.starts_with(pod.host + " failed (corrupt)")) continue;
-        const Trainer& trainer = agents_[*pod.agent]->trainer;
-        if (trainer.state.content == Canon(trainer.state.step)) continue;  // in another slot
-        coordinators_[index].outvoted[trainer.id] = trainer.state;
+        Coord& coord = coordinators_[index];
+        const auto said = coord.answered.find(agents_[*pod.agent]->trainer.id);
+        // Not another slot of the host. A leader that goes back is judged by the state it goes back to.
+        if (said == coord.answered.end() || said->second.params_hash == Canon(said->second.step) ||
+            line->text.find(fmt::format("its state of step {} differs", said->second.step)) ==
+                std::string::npos)
+          continue;
+        coord.outvoted[said->first] = said->second;
       }
       Trace("  -- " + line->text);
       if (line->kind == EventKind::kWorkerSilent && now_ - asked_arrival_ < kUnresponsiveLimit)

@@ -171,7 +171,8 @@ struct Coord {
   Time wake_at = kNever;
   int32_t min = 1, max = 1;
   std::set<std::string> evicted;
-  std::map<std::string, State> outvoted;  // by id: a state that it called corrupt
+  std::map<std::string, MemberStatus> answered;  // by id: the newest status
+  std::map<std::string, MemberStatus> outvoted;  // by id: a state that it called corrupt
   std::set<std::string> released;  // ids that got Exit, or were unreachable when a generation was published
   std::map<std::string, bool> was_member;  // id -> it was left out of a later generation that had room
   int64_t last_record = 0;
@@ -202,6 +203,7 @@ class World {
   void StartCoordinator();
   void KillCoordinator(size_t index);
   void ToCoordinator(size_t index, const CoordinatorEvent& event);
+  void Hear(Coord& coord, const CoordinatorEvent& event);
   void Perform(size_t coordinator);
   void PerformSend(size_t coordinator, ConnectionId to, const Message& message);
   void Drain(size_t coordinator);

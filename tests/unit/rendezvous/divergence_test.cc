@@ -97,6 +97,22 @@ TEST_F(DivergenceTest, DivergencesThatAreFarApartAreFaultsOfTheirWorkers) {
   }
 }
 
+// A member that is lost for a moment is no reason to forget what another one has reported: it reports once.
+TEST_F(DivergenceTest, AReportOutlivesAConnectionThatIsLostForAMoment) {
+  Make(1, 2, 2);
+  Form({1, 2});
+  Commit(1, 0.1);
+  const Generation before = Last<NewGeneration>(1)->generation;
+  On(AgentDisconnected{2});  // an abort is due after the gather window
+  On(MessageFrom{1, OperationFailed{before, Id(1), "the states differ", false, {}, true}});
+  On(AgentConnected{9, {"default/job", "pod-2", "agent-2", ""}});
+  On(MessageFrom{9, rendezvous::Join{Id(2), "x"}});
+  std::erase(alive_, ConnectionId{2});
+  alive_.push_back(9);
+  Pass(seconds(1));
+  EXPECT_GT(Last<Prepare>(1)->generation, before);
+}
+
 // The majority that contradicted it may be gone: then a checkpoint is safe, and a guess is not.
 TEST_F(DivergenceTest, AStateThatWasOutvotedIsNoSourceWhenTheMajorityHasDied) {
   Make(1, 3, 3);

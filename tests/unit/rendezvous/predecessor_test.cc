@@ -32,6 +32,17 @@ TEST_F(PredecessorTest, ALateFatalOfAMemberThatWasLeftOutIsNoFaultOfTheJob) {
   EXPECT_EQ(Last<Evict>(9)->member, Id(3)) << "its agent may start another trainer";
 }
 
+// A program that leaves its loop without a word has died before its agent knows the exit code.
+TEST_F(PredecessorTest, AFatalThatFollowsTheDeathOfItsMemberEndsTheJob) {
+  Make(1, 2, 2);
+  Form({1, 2});
+  Commit(1, 0.1);
+  On(MessageFrom{1, Down{Id(1), "mutex", 0, ""}});
+  On(MessageFrom{2, Down{Id(2), "mutex", 0, ""}});
+  On(MessageFrom{1, Fatal{64, "the program ended with exit code 0 before the job did", Id(1), true}});
+  EXPECT_EQ(coordinator_->report().phase, GangPhase::kFailed);
+}
+
 // The predecessor may have left it out. If all workers say so, the job is at fault.
 TEST_F(PredecessorTest, AFatalOfAMemberOfThePredecessorIsJudgedWithTheOtherWorkers) {
   options_.resumed = true;
