@@ -7,7 +7,9 @@
 
 #include <cstddef>
 #include <cstdlib>
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "base/log.h"
@@ -15,11 +17,11 @@
 namespace ringmaster::fabric::ucx {
 namespace {
 
-// Over TCP one message is one fragment (see kSegmentBytes), sent from our buffer without another copy. A
-// connection is established without blocking: otherwise a peer whose node drops packets holds this process in
-// connect(2) for two minutes, and one that ends at that moment trips an assertion of UCX 1.13. `name` is the
-// key in UCX's tables, `variable` its environment variable; a variable that the user has set wins. The order
-// counts: the second size must not exceed the first.
+// Over TCP one message is one fragment (see kSegmentBytes). A connection is established without blocking:
+// otherwise a peer whose node drops packets holds this process in connect(2) for two minutes, and one that
+// ends at that moment trips an assertion of UCX 1.13. `name` is the key in UCX's tables, `variable` its
+// environment variable; a variable that the user has set wins. The order counts: the second size must not
+// exceed the first.
 struct Setting {
   const char* variable;
   const char* name;
@@ -28,9 +30,20 @@ struct Setting {
 constexpr Setting kSettings[] = {
     {"UCX_TCP_RX_SEG_SIZE", "RX_SEG_SIZE", "192k"},
     {"UCX_TCP_TX_SEG_SIZE", "TX_SEG_SIZE", "192k"},
-    {"UCX_ZCOPY_THRESH", "ZCOPY_THRESH", "16k"},
     {"UCX_TCP_CONN_NB", "CONN_NB", "y"},
 };
+
+// Up to 1.22 at least, UCX's TCP completes a message twice that it has sent in part, without a copy, when the
+// peer resets the connection (uct_tcp_ep_sendv, after the error handler has purged it), and the second
+// completion ends the process. With copies a message has no completion to repeat, at the same speed. RDMA
+// needs large messages uncopied.
+constexpr Setting kCopies = {"UCX_ZCOPY_THRESH", "ZCOPY_THRESH", "inf"};
+constexpr Setting kNoCopies = {"UCX_ZCOPY_THRESH", "ZCOPY_THRESH", "16k"};
+
+bool HasRdma() {
+  std::error_code error;
+  return !std::filesystem::is_empty("/sys/class/infiniband", error) && !error;
+}
 
 // UCX must not print the death of a peer as an error: the caller gets it as a status.
 void QuietenUcx() {
@@ -72,6 +85,7 @@ Result<std::unique_ptr<Context>> Context::Create(uint64_t features, bool direct)
     return UcxError("ucp_config_read", status);
   const std::unique_ptr<ucp_config_t, void (*)(ucp_config_t*)> config_owner(config, ucp_config_release);
   for (const Setting& setting : kSettings) Apply(setting, config);
+  Apply(HasRdma() ? kNoCopies : kCopies, config);
   if (direct && CanDisableEmulation())
     for (const Setting& setting : kDirect) Apply(setting, config);
   ucp_params_t params = {};
