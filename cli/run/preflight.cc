@@ -122,9 +122,8 @@ Result<int64_t> FindResumeStep(RunPlan* plan) {
                              loaded->path, loaded->step, plan->config.steps)};
   for (const std::string& skipped : loaded->skipped)
     plan->notes.push_back("skipped a damaged checkpoint: " + skipped);
-  for (const auto& changes : {loaded->changed, loaded->noted})
-    for (const std::string& change : changes)
-      plan->notes.push_back(fmt::format("continues from {}, but {}", loaded->path, change));
+  for (const std::string& change : loaded->AllChanges())
+    plan->notes.push_back(fmt::format("continues from {}, but {}", loaded->path, change));
   return loaded->step;
 }
 

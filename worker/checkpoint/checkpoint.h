@@ -69,6 +69,7 @@ struct Loaded {
   // How the run differs from the one that wrote the checkpoint: accepted by Identity::from, and noted only.
   std::vector<std::string> changed;
   std::vector<std::string> noted;
+  std::vector<std::string> AllChanges() const;  // both
   Json parent;        // for the identity of the checkpoints that the run writes; null: none
   std::string state;  // Snapshot::state
   const Part* Find(const std::string& name) const;

@@ -234,6 +234,12 @@ std::span<const float> Loaded::Part::Floats() const {
   return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
 }
 
+std::vector<std::string> Loaded::AllChanges() const {
+  std::vector<std::string> all = changed;
+  all.insert(all.end(), noted.begin(), noted.end());
+  return all;
+}
+
 const Loaded::Part* Loaded::Find(const std::string& name) const {
   for (const Part& part : arrays) {
     if (part.name == name) return &part;

@@ -475,7 +475,7 @@ Result<std::optional<Session::Event>> Session::Load() {
   for (const std::string& skipped : found->skipped) reporter_->CheckpointSkipped(skipped);
   log::Info("continuing from {} step={}", found->path, found->step);
   saver_->ContinuedFrom(found->step, found->parent);
-  ReportChanges(*found);
+  reporter_->ContinuedWithChanges(found->path, found->AllChanges());
   // A run that ended early continues when it is given another number of steps, as one that has ended does.
   const bool ended =
       found->meta.value("finish", false) && found->meta.value("steps", config_.steps) == config_.steps;
@@ -518,16 +518,6 @@ Status Session::CheckFound(const Result<checkpoint::Loaded>& found) {
     return Error{Code::kInvalid, *fatal_};
   }
   return Ok();
-}
-
-void Session::ReportChanges(const checkpoint::Loaded& loaded) {
-  std::vector<std::string> changes = loaded.changed;
-  changes.insert(changes.end(), loaded.noted.begin(), loaded.noted.end());
-  if (changes.empty()) return;
-  const std::string text =
-      fmt::format("continues from {}, with changes: {}", loaded.path, fmt::join(changes, "; "));
-  log::Warn("{}", text);
-  reporter_->NoteOfAnyMember(text);
 }
 
 void Session::Adopted() {

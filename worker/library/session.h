@@ -167,7 +167,6 @@ class Session {
   std::string Transport() const;
   Status CheckFound(const Result<checkpoint::Loaded>& found);
   // Reports how the run differs from the one that wrote the checkpoint.
-  void ReportChanges(const checkpoint::Loaded& loaded);
   // After kLoad: the program has adopted the state.
   void Adopted();
   // Ends the attempt at a step, if there is one.

@@ -2,6 +2,8 @@
 
 #include "worker/trainer/reporter.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <utility>
@@ -98,6 +100,13 @@ void Reporter::NoteOfAnyMember(const std::string& text) {
   progress.total_steps = total_steps_;
   progress.note = text;
   Send(progress);
+}
+
+void Reporter::ContinuedWithChanges(const std::string& path, const std::vector<std::string>& changes) {
+  if (changes.empty()) return;
+  const std::string text = fmt::format("continues from {}, with changes: {}", path, fmt::join(changes, "; "));
+  log::Warn("{}", text);
+  NoteOfAnyMember(text);
 }
 
 void Reporter::CheckpointSkipped(const std::string& why) {

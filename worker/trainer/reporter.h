@@ -37,6 +37,9 @@ class Reporter {
   void Note(const std::string& text);
   // The same, on a member that need not be rank 0, such as the one that loads the state.
   void NoteOfAnyMember(const std::string& text);
+  // Logs and notes, on any member, how the run differs from the one that wrote the checkpoint it continues;
+  // nothing if it does not.
+  void ContinuedWithChanges(const std::string& path, const std::vector<std::string>& changes);
   // Logs, and reports at once, why a checkpoint that is newer than the loaded one cannot be used, for an
   // event; on any member.
   void CheckpointSkipped(const std::string& why);

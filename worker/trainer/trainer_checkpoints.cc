@@ -119,19 +119,9 @@ Status Trainer::Load(const checkpoint::Loaded& loaded) {
   }
   saver_.ContinuedFrom(loaded.step, loaded.parent);
   log::Info("continuing from {} step={}", loaded.path, loaded.step);
-  ReportChanges(loaded);
+  reporter_.ContinuedWithChanges(loaded.path, loaded.AllChanges());
   AdoptDevicePlan(loaded.meta, parts_.device.get());
   return Ok();
-}
-
-void Trainer::ReportChanges(const checkpoint::Loaded& loaded) {
-  std::vector<std::string> changes = loaded.changed;
-  changes.insert(changes.end(), loaded.noted.begin(), loaded.noted.end());
-  if (changes.empty()) return;
-  const std::string text =
-      fmt::format("continues from {}, with changes: {}", loaded.path, fmt::join(changes, "; "));
-  log::Warn("{}", text);
-  reporter_.NoteOfAnyMember(text);
 }
 
 Status Trainer::NoteState() {

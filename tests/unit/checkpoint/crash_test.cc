@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/unit/checkpoint/forwarding_files.h"
 #include "tests/unit/checkpoint/snapshots.h"
 #include "worker/checkpoint/file_system.h"
 
@@ -16,29 +17,19 @@ constexpr int kDied = 77;
 
 // Dies instead of making change number `dies_at` (from 0). With `half`, a write first writes half of its
 // bytes.
-class DyingFiles final : public FileSystem {
+class DyingFiles final : public ForwardingFiles {
  public:
   DyingFiles(int dies_at, bool half) : left_(dies_at), half_(half) {}
 
-  Status MakeFolder(const std::string& path) override { return Count(), real_.MakeFolder(path); }
-  Result<Fd> Create(const std::string& path) override { return Count(), real_.Create(path); }
   Status Write(const Fd& file, const std::string& path, std::span<const std::byte> bytes) override {
     if (left_ == 0 && half_) (void)real_.Write(file, path, bytes.first(bytes.size() / 2));
-    return Count(), real_.Write(file, path, bytes);
+    return ForwardingFiles::Write(file, path, bytes);
   }
-  Status Sync(const Fd& file, const std::string& path) override { return Count(), real_.Sync(file, path); }
-  Status SyncFolder(const std::string& path) override { return Count(), real_.SyncFolder(path); }
-  Status Rename(const std::string& from, const std::string& to) override {
-    return Count(), real_.Rename(from, to);
-  }
-  Status RemoveFile(const std::string& path) override { return Count(), real_.RemoveFile(path); }
-  Status RemoveFolder(const std::string& path) override { return Count(), real_.RemoveFolder(path); }
 
  private:
-  void Count() {
+  void BeforeChange() override {
     if (left_-- == 0) ::_exit(kDied);  // like kill -9: nothing is cleaned up
   }
-  FileSystem& real_ = PosixFiles();
   int left_;
   bool half_;
 };

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 
+#include "tests/unit/checkpoint/forwarding_files.h"
 #include "tests/unit/checkpoint/snapshots.h"
 #include "worker/checkpoint/temporary.h"
 
@@ -91,28 +92,19 @@ TEST(ForeignFiles, ANewStartOfOneRunLeavesTheOthers) {
 // NFS renames a file that is removed while it is open, so its folder is not empty until it is closed.
 TEST(ForeignFiles, AFolderIsRemovedWithItsLockClosed) {
   const Folder folder;
-  class Nfs final : public FileSystem {
+  class Nfs final : public ForwardingFiles {
    public:
-    Status MakeFolder(const std::string& path) override { return real_.MakeFolder(path); }
     Result<Fd> Create(const std::string& path) override {
       auto file = real_.Create(path);
       if (file.ok() && path.ends_with("LOCK")) descriptor_ = file->get();
       return file;
     }
-    Status Write(const Fd& file, const std::string& path, std::span<const std::byte> bytes) override {
-      return real_.Write(file, path, bytes);
-    }
-    Status Sync(const Fd& file, const std::string& path) override { return real_.Sync(file, path); }
-    Status SyncFolder(const std::string& path) override { return real_.SyncFolder(path); }
-    Status Rename(const std::string& from, const std::string& to) override { return real_.Rename(from, to); }
-    Status RemoveFile(const std::string& path) override { return real_.RemoveFile(path); }
     Status RemoveFolder(const std::string& path) override {
       EXPECT_EQ(::fcntl(descriptor_, F_GETFD), -1) << path << " is removed while its lock is open";
       return real_.RemoveFolder(path);
     }
 
    private:
-    FileSystem& real_ = PosixFiles();
     int descriptor_ = -1;
   };
   Nfs files;
@@ -125,24 +117,12 @@ TEST(ForeignFiles, AFolderIsRemovedWithItsLockClosed) {
 TEST(ForeignFiles, AnOldFolderThatCannotBeRemovedDoesNotKeepTheOthers) {
   const Folder folder;
   PublishAll(folder.path(), 1, 3, 3);
-  class Stubborn final : public FileSystem {
+  class Stubborn final : public ForwardingFiles {
    public:
-    Status MakeFolder(const std::string& path) override { return real_.MakeFolder(path); }
-    Result<Fd> Create(const std::string& path) override { return real_.Create(path); }
-    Status Write(const Fd& file, const std::string& path, std::span<const std::byte> bytes) override {
-      return real_.Write(file, path, bytes);
-    }
-    Status Sync(const Fd& file, const std::string& path) override { return real_.Sync(file, path); }
-    Status SyncFolder(const std::string& path) override { return real_.SyncFolder(path); }
     Status Rename(const std::string& from, const std::string& to) override {
       if (from.ends_with("step-000000000001")) return Error{Code::kForbidden, "rename " + from + ": denied"};
       return real_.Rename(from, to);
     }
-    Status RemoveFile(const std::string& path) override { return real_.RemoveFile(path); }
-    Status RemoveFolder(const std::string& path) override { return real_.RemoveFolder(path); }
-
-   private:
-    FileSystem& real_ = PosixFiles();
   };
   Stubborn files;
   Publisher publisher(&files, folder.path(), 1, "m", kSmallChunk);

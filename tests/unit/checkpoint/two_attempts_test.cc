@@ -6,6 +6,7 @@
 
 #include <thread>
 
+#include "tests/unit/checkpoint/forwarding_files.h"
 #include "tests/unit/checkpoint/snapshots.h"
 #include "worker/checkpoint/attempt.h"
 
@@ -16,26 +17,16 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 // Lets a newer attempt take the folder over, and publish, before change number `at` (from 0).
-class TakenOverFiles final : public FileSystem {
+class TakenOverFiles final : public ForwardingFiles {
  public:
   TakenOverFiles(std::string folder, int at) : folder_(std::move(folder)), left_(at) {}
   bool taken() const { return left_ < 0; }
-
-  Status MakeFolder(const std::string& path) override { return Count(), real_.MakeFolder(path); }
-  Result<Fd> Create(const std::string& path) override { return Count(), real_.Create(path); }
-  Status Write(const Fd& file, const std::string& path, std::span<const std::byte> bytes) override {
-    return Count(), real_.Write(file, path, bytes);
+  void Join() {
+    if (child_.joinable()) child_.join();
   }
-  Status Sync(const Fd& file, const std::string& path) override { return Count(), real_.Sync(file, path); }
-  Status SyncFolder(const std::string& path) override { return Count(), real_.SyncFolder(path); }
-  Status Rename(const std::string& from, const std::string& to) override {
-    return Count(), real_.Rename(from, to);
-  }
-  Status RemoveFile(const std::string& path) override { return Count(), real_.RemoveFile(path); }
-  Status RemoveFolder(const std::string& path) override { return Count(), real_.RemoveFolder(path); }
 
  private:
-  void Count() {
+  void BeforeChange() override {
     if (left_-- != 0) return;
     // In another process, since it waits for the lock of the folder, if this one holds it.
     child_ = std::thread([folder = folder_] {
@@ -44,13 +35,6 @@ class TakenOverFiles final : public FileSystem {
     });
   }
 
- public:
-  void Join() {
-    if (child_.joinable()) child_.join();
-  }
-
- private:
-  FileSystem& real_ = PosixFiles();
   const std::string folder_;
   int left_;
   std::thread child_;

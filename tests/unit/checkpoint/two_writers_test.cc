@@ -9,6 +9,7 @@
 
 #include <cstdio>
 
+#include "tests/unit/checkpoint/forwarding_files.h"
 #include "tests/unit/checkpoint/snapshots.h"
 #include "worker/checkpoint/names.h"
 #include "worker/checkpoint/temporary.h"
@@ -20,24 +21,12 @@ namespace fs = std::filesystem;
 
 // In the place of another process whose Sweep creates the lock of a folder again when its owner has just
 // removed it.
-class SweptFiles final : public FileSystem {
+class SweptFiles final : public ForwardingFiles {
  public:
-  Status MakeFolder(const std::string& path) override { return real_.MakeFolder(path); }
-  Result<Fd> Create(const std::string& path) override { return real_.Create(path); }
-  Status Write(const Fd& file, const std::string& path, std::span<const std::byte> bytes) override {
-    return real_.Write(file, path, bytes);
-  }
-  Status Sync(const Fd& file, const std::string& path) override { return real_.Sync(file, path); }
-  Status SyncFolder(const std::string& path) override { return real_.SyncFolder(path); }
-  Status Rename(const std::string& from, const std::string& to) override { return real_.Rename(from, to); }
-  Status RemoveFile(const std::string& path) override { return real_.RemoveFile(path); }
   Status RemoveFolder(const std::string& path) override {
     WriteText(path + "/" + std::string(kLockName), "");
     return real_.RemoveFolder(path);
   }
-
- private:
-  FileSystem& real_ = PosixFiles();
 };
 
 // Runs `body` in `count` child processes that start together; all must succeed.

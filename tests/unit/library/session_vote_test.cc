@@ -3,21 +3,18 @@
 // A program's session compares the state that it fetches with the hashes of the members' vote. The test is
 // its agent and its program.
 #include <gtest/gtest.h>
-#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <memory>
 #include <span>
 #include <string>
 #include <thread>
 #include <utility>
-#include <variant>
 #include <vector>
 
-#include "base/fd.h"
-#include "rendezvous/codec.h"
+#include "tests/agent_end.h"
 #include "tests/temp_folder.h"
 #include "worker/agent/trainer/shared_page_memory.h"
 #include "worker/library/session.h"
@@ -47,15 +44,10 @@ spec:
 class Program {
  public:
   explicit Program(const std::string& job_file) {
-    std::array<int, 2> ends{};
-    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
-    agent_ = Fd(ends[1]);
-    const timeval limit{60, 0};  // reached only when the session is broken
-    ::setsockopt(agent_.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     static int members = 0;
     member_ = "member-" + std::to_string(++members);
     ::setenv("RINGMASTER_SLOT_FD", std::to_string(::dup(memory_.fd())).c_str(), 1);
-    ::setenv("RINGMASTER_CHANNEL_FD", std::to_string(ends[0]).c_str(), 1);
+    ::setenv("RINGMASTER_CHANNEL_FD", std::to_string(agent_.TakeOther().Release()).c_str(), 1);
     ::setenv("RINGMASTER_JOB_FILE", job_file.c_str(), 1);
     ::setenv("RINGMASTER_MEMBER", member_.c_str(), 1);
     session_ = Session::Open("shm").value();
@@ -70,27 +62,10 @@ class Program {
     Send(Exit{0, "the test is over"});
     thread_.join();
   }
-  void Send(const Message& message) {
-    const std::string frame = rendezvous::Encode(message);
-    EXPECT_EQ(::send(agent_.get(), frame.data(), frame.size(), MSG_NOSIGNAL),
-              static_cast<ssize_t>(frame.size()));
-  }
+  void Send(const Message& message) { agent_.Send(message); }
   template <class T>
   T Await() {
-    for (;;) {
-      auto next = decoder_.Next();
-      if (next.ok() && next->has_value()) {
-        if (const T* found = std::get_if<T>(&**next)) return *found;
-        continue;
-      }
-      char buffer[4096];
-      const ssize_t got = ::recv(agent_.get(), buffer, sizeof buffer, 0);
-      if (got <= 0) {
-        ADD_FAILURE() << "nothing came";
-        return {};
-      }
-      decoder_.Feed({buffer, static_cast<size_t>(got)});
-    }
+    return agent_.Await<T>();
   }
   MemberStatus Pause(rendezvous::Generation generation) {
     Send(Prepare{generation, Urgency::kAbort});
@@ -143,8 +118,7 @@ class Program {
   }
 
   agent::SharedPageMemory memory_ = agent::SharedPageMemory::Create().value();
-  Fd agent_;
-  rendezvous::Decoder decoder_;
+  AgentEnd agent_;
   std::string member_;
   std::string address_;
   std::array<float, 4> w_{};

@@ -4,16 +4,14 @@
 #include "worker/trainer/agent_channel.h"
 
 #include <gtest/gtest.h>
-#include <sys/socket.h>
 
-#include <array>
 #include <future>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "rendezvous/codec.h"
+#include "tests/agent_end.h"
 
 namespace ringmaster::trainer {
 namespace {
@@ -28,19 +26,13 @@ using rendezvous::Urgency;
 class AgentChannelTest : public testing::Test {
  protected:
   AgentChannelTest() {
-    std::array<int, 2> ends{};
-    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
-    agent_ = Fd(ends[1]);
-    channel_.emplace(Fd(ends[0]), [this](Generation up_to) {
+    channel_.emplace(agent_.TakeOther(), [this](Generation up_to) {
       if (up_to >= kLast) taken_.set_value();
     });
   }
   // Sends the messages, and waits until the channel has taken them: it aborts for the last one.
   void Take(const std::vector<Message>& messages) {
-    for (const Message& message : messages) {
-      const std::string frame = rendezvous::Encode(message);
-      ASSERT_EQ(::send(agent_.get(), frame.data(), frame.size(), 0), static_cast<ssize_t>(frame.size()));
-    }
+    for (const Message& message : messages) agent_.Send(message);
   }
   static NewGeneration Formed(Generation generation) {
     NewGeneration formed;
@@ -62,7 +54,7 @@ class AgentChannelTest : public testing::Test {
   }
 
   static constexpr Generation kLast = 1000;
-  Fd agent_;
+  AgentEnd agent_;
   std::promise<void> taken_;
   std::optional<AgentChannel> channel_;
 };

@@ -3,17 +3,13 @@
 // A trainer compares what it fetches, and what it goes back to, with the hashes of the members' vote. The
 // test is its agent.
 #include <gtest/gtest.h>
-#include <sys/socket.h>
 
-#include <array>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
-#include <variant>
 
-#include "base/fd.h"
-#include "rendezvous/codec.h"
+#include "tests/agent_end.h"
 #include "tests/unit/trainer/ranks.h"
 #include "worker/agent/trainer/shared_page_memory.h"
 #include "worker/trainer/trainer.h"
@@ -33,12 +29,7 @@ using rendezvous::Urgency;
 class Worker {
  public:
   Worker(const RunConfig& config, std::string member) : member_(std::move(member)) {
-    std::array<int, 2> ends{};
-    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
-    agent_ = Fd(ends[1]);
-    const timeval limit{60, 0};  // reached only when the trainer is broken
-    ::setsockopt(agent_.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    thread_ = std::thread([this, config, fd = ends[0]] { Run(config, fd); });
+    thread_ = std::thread([this, config] { Run(config); });
     address_ = Await<rendezvous::Join>().address;
   }
   ~Worker() {
@@ -47,27 +38,10 @@ class Worker {
       thread_.join();
     }
   }
-  void Send(const Message& message) {
-    const std::string frame = rendezvous::Encode(message);
-    EXPECT_EQ(::send(agent_.get(), frame.data(), frame.size(), MSG_NOSIGNAL),
-              static_cast<ssize_t>(frame.size()));
-  }
+  void Send(const Message& message) { agent_.Send(message); }
   template <class T>
   T Await() {
-    for (;;) {
-      auto next = decoder_.Next();
-      if (next.ok() && next->has_value()) {
-        if (const T* found = std::get_if<T>(&**next)) return *found;
-        continue;
-      }
-      char buffer[4096];
-      const ssize_t got = ::recv(agent_.get(), buffer, sizeof buffer, 0);
-      if (got <= 0) {
-        ADD_FAILURE() << "nothing came";
-        return {};
-      }
-      decoder_.Feed({buffer, static_cast<size_t>(got)});
-    }
+    return agent_.Await<T>();
   }
   MemberStatus Pause(rendezvous::Generation generation) {
     Send(Prepare{generation, Urgency::kAbort});
@@ -83,9 +57,9 @@ class Worker {
   Member AsMember() const { return {member_, "pod-" + member_, address_}; }
 
  private:
-  void Run(const RunConfig& from, int fd) {
+  void Run(const RunConfig& from) {
     const auto aborter = std::make_shared<fabric::Aborter>();
-    AgentChannel channel{Fd(fd),
+    AgentChannel channel{agent_.TakeOther(),
                          [aborter](rendezvous::Generation generation) { aborter->Abort(generation); }};
     Trainer::Parts parts;
     parts.member = member_;
@@ -106,8 +80,7 @@ class Worker {
   const std::string member_;
   agent::SharedPageMemory memory_ = agent::SharedPageMemory::Create().value();
   agent::TrainerPage page_ = agent::TrainerPage::Attach(memory_.fd()).value();
-  Fd agent_;
-  rendezvous::Decoder decoder_;
+  AgentEnd agent_;
   std::string address_;
   int code_ = -1;
   std::thread thread_;

@@ -166,16 +166,7 @@ void ProgramAgent::WaitForEvents() {
 }
 
 void ProgramAgent::Feed(const program::Event& event) {
-  events_.push_back(event);
-  if (executing_) return;  // an event caused by a command: the outer call's loop handles it
-  executing_ = true;
-  while (!events_.empty()) {
-    const program::Event next = std::move(events_.front());
-    events_.pop_front();
-    core_.On(next, Now());
-    for (const program::Command& command : core_.Take()) Execute(command);
-  }
-  executing_ = false;
+  pump_.Feed(event, [this](const program::Command& command) { Execute(command); });
 }
 
 void ProgramAgent::Execute(const program::Command& command) {

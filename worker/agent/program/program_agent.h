@@ -9,7 +9,6 @@
 // blocked before Run, and this process has no children (main.cc).
 #pragma once
 
-#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,6 +27,7 @@
 #include "worker/agent/program/spare_program.h"
 #include "worker/agent/shell/coordinator_link.h"
 #include "worker/agent/shell/error_lines.h"
+#include "worker/agent/shell/event_pump.h"
 #include "worker/agent/shell/log_pipe.h"
 #include "worker/agent/shell/private_folder.h"
 #include "worker/agent/shell/program_process.h"
@@ -126,8 +126,7 @@ class ProgramAgent {
   PeerDialer dialer_;
   OwnNameCheck own_name_;
   uint64_t check_number_ = 0;
-  std::deque<rendezvous::program::Event> events_;  // consequences of the command being executed
-  bool executing_ = false;
+  EventPump<rendezvous::ProgramMemberCore, rendezvous::program::Event> pump_{&core_};
   std::optional<rendezvous::program::Exit> exit_;
 };
 

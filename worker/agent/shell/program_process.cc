@@ -32,6 +32,7 @@
 #include "base/log.h"
 #include "base/pipe.h"
 #include "base/process_children.h"
+#include "worker/agent/shell/exec_child.h"
 #include "worker/agent/shell/find_program.h"
 
 namespace ringmaster::agent {
@@ -45,13 +46,6 @@ constexpr int kMaxDepth = 16;  // of processes below the agent
 
 std::string_view NameOf(std::string_view variable) { return variable.substr(0, variable.find('=')); }
 
-std::vector<char*> ArgumentPointers(std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  for (std::string& text : texts) pointers.push_back(text.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
 struct ExecPlan {
   pid_t agent;
   const char* path;
@@ -62,31 +56,12 @@ struct ExecPlan {
 
 // Runs in the child between fork and exec: async-signal-safe calls only.
 [[noreturn]] void ExecProgram(const ExecPlan& plan) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // The agent may have died before the line above took effect.
-  if (::getppid() != plan.agent) ::_exit(0);
-  ::setpgid(0, 0);
-  if (::getpriority(PRIO_PROCESS, 0) < 0) ::setpriority(PRIO_PROCESS, 0, 0);  // drop the agent's priority
-  ::signal(SIGPIPE, SIG_DFL);
-  sigset_t none;
-  ::sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  BecomeChildOf(plan.agent);
   const int in = plan.in >= 0 ? plan.in : ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (in >= 0) ::dup2(in, STDIN_FILENO);
   if (::dup2(plan.out, STDOUT_FILENO) >= 0 && ::dup2(plan.err, STDERR_FILENO) >= 0)
     ::execve(plan.path, plan.argv, plan.envp);
-  const int why = errno;
-  [[maybe_unused]] const ssize_t put = ::write(plan.failure, &why, sizeof why);
-  ::_exit(kExitCannotStart);
-}
-
-int ReadExecFailure(int fd) {
-  int why = 0;
-  ssize_t got = 0;
-  do {
-    got = ::read(fd, &why, sizeof why);
-  } while (got < 0 && errno == EINTR);
-  return got == sizeof why ? why : 0;
+  ExitWithExecFailure(plan.failure);
 }
 
 // Returns the children of this process, without `spare`.
@@ -157,8 +132,8 @@ Result<ProgramProcess> ProgramProcess::Start(const std::vector<std::string>& com
   }
   std::vector<std::string> arguments = command;
   std::vector<std::string> environment = EnvironmentWith(variables);
-  const std::vector<char*> argv = ArgumentPointers(arguments);
-  const std::vector<char*> envp = ArgumentPointers(environment);
+  const std::vector<char*> argv = PointersForExec(arguments);
+  const std::vector<char*> envp = PointersForExec(environment);
   const ExecPlan plan = {::getpid(), path.c_str(),    argv.data(),     envp.data(),
                          input,      out.write.get(), err.write.get(), failure.write.get()};
   const pid_t pid = ::fork();

@@ -150,16 +150,7 @@ void Agent::OnReady(const Ready& ready, Time now) {
 }
 
 void Agent::Feed(const rendezvous::MemberEvent& event) {
-  events_.push_back(event);
-  if (executing_) return;  // an event caused by a command: the outer call's loop handles it
-  executing_ = true;
-  while (!events_.empty()) {
-    const rendezvous::MemberEvent next = std::move(events_.front());
-    events_.pop_front();
-    core_.On(next, Now());
-    for (const rendezvous::MemberCommand& command : core_.Take()) Execute(command);
-  }
-  executing_ = false;
+  pump_.Feed(event, [this](const rendezvous::MemberCommand& command) { Execute(command); });
 }
 
 void Agent::Execute(const rendezvous::MemberCommand& command) {

@@ -9,7 +9,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,6 +17,7 @@
 #include "base/time.h"
 #include "rendezvous/member.h"
 #include "worker/agent/shell/coordinator_link.h"
+#include "worker/agent/shell/event_pump.h"
 #include "worker/agent/shell/log_pipe.h"
 #include "worker/agent/shell/termination.h"
 #include "worker/agent/trainer/busy_meter.h"
@@ -93,8 +93,7 @@ class Agent {
   bool died_ = false;      // the death watch has seen its end
   Time kill_at_ = kNever;  // KillTrainer that waits for a shell
 
-  std::deque<rendezvous::MemberEvent> events_;  // consequences of the command being executed
-  bool executing_ = false;
+  EventPump<rendezvous::MemberCore, rendezvous::MemberEvent> pump_{&core_};
   std::optional<rendezvous::ExitAgent> exit_;
 };
 

@@ -17,6 +17,7 @@
 #include "base/exit_codes.h"
 #include "base/file.h"
 #include "base/pipe.h"
+#include "worker/agent/shell/exec_child.h"
 #include "worker/agent/shell/find_program.h"
 #include "worker/agent/shell/program_process.h"
 
@@ -60,13 +61,6 @@ std::vector<std::string> ChildEnvironment(const TrainerCommand& command, int cha
   return environment;
 }
 
-std::vector<char*> Pointers(std::vector<std::string>& strings) {
-  std::vector<char*> pointers;
-  for (std::string& text : strings) pointers.push_back(text.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
 struct ChildPlan {
   pid_t agent;
   const char* path;
@@ -79,17 +73,7 @@ bool KeepOpen(int fd) { return ::fcntl(fd, F_SETFD, 0) == 0; }
 
 // Runs in the child between fork and exec: async-signal-safe calls only.
 [[noreturn]] void RunChild(const ChildPlan& plan) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // The agent may have died before the line above took effect.
-  if (::getppid() != plan.agent) ::_exit(0);
-  ::setpgid(0, 0);
-  if (::getpriority(PRIO_PROCESS, 0) < 0) ::setpriority(PRIO_PROCESS, 0, 0);  // drop the agent's priority
-  struct sigaction fallback = {};
-  fallback.sa_handler = SIG_DFL;
-  ::sigaction(SIGPIPE, &fallback, nullptr);
-  sigset_t none;
-  ::sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  BecomeChildOf(plan.agent);
   const int nothing = ::open("/dev/null", O_RDONLY);
   if (nothing >= 0 && ::dup2(nothing, STDIN_FILENO) == STDIN_FILENO && nothing != STDIN_FILENO) {
     ::close(nothing);
@@ -98,19 +82,7 @@ bool KeepOpen(int fd) { return ::fcntl(fd, F_SETFD, 0) == 0; }
       KeepOpen(plan.channel) && KeepOpen(plan.page)) {
     ::execve(plan.path, plan.argv, plan.envp);
   }
-  const int why = errno;
-  [[maybe_unused]] const ssize_t put = ::write(plan.failure, &why, sizeof why);
-  ::_exit(kExitCannotStart);
-}
-
-// Returns the errno of a failed exec; 0 when exec succeeded, which closes the pipe.
-int ReadFailure(int fd) {
-  int why = 0;
-  ssize_t got = 0;
-  do {
-    got = ::read(fd, &why, sizeof why);
-  } while (got < 0 && errno == EINTR);
-  return got == sizeof why ? why : 0;
+  ExitWithExecFailure(plan.failure);
 }
 
 Status SetNonBlocking(int fd) {
@@ -136,8 +108,8 @@ Result<std::unique_ptr<TrainerProcess>> TrainerProcess::Start(const TrainerComma
 
   std::vector<std::string> arguments = command.words;
   std::vector<std::string> environment = ChildEnvironment(command, theirs.get(), page.fd(), member);
-  const std::vector<char*> argv = Pointers(arguments);
-  const std::vector<char*> envp = Pointers(environment);
+  const std::vector<char*> argv = PointersForExec(arguments);
+  const std::vector<char*> envp = PointersForExec(environment);
   const ChildPlan plan = {::getpid(), path.c_str(),    argv.data(),     envp.data(),        theirs.get(),
                           page.fd(),  out.write.get(), err.write.get(), failure.write.get()};
 
@@ -145,7 +117,7 @@ Result<std::unique_ptr<TrainerProcess>> TrainerProcess::Start(const TrainerComma
   if (pid < 0) return ErrnoError("fork", errno);
   if (pid == 0) RunChild(plan);
   failure.write.Reset();
-  if (const int why = ReadFailure(failure.read.get()); why != 0) {
+  if (const int why = ReadExecFailure(failure.read.get()); why != 0) {
     return ErrnoError("run " + command.words[0], why);  // Agent::Reap reaps the zombie like an orphan
   }
 
