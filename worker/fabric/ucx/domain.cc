@@ -60,11 +60,11 @@ Domain::~Domain() {
     Step(idle_since);
 }
 
-bool Domain::Drained() const {
-  return std::ranges::all_of(peers_, [](const auto& item) {
-    const auto& endpoint = item.second.endpoint;
-    return endpoint == nullptr || endpoint->failed() || endpoint->in_flight() == 0;
-  });
+bool Domain::Drained() {
+  bool drained = true;
+  for (auto& [uuid, peer] : peers_)
+    if (peer.endpoint != nullptr && !peer.endpoint->Flushed()) drained = false;
+  return drained;
 }
 
 void Domain::Detach() {

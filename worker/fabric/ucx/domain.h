@@ -88,7 +88,7 @@ class Domain {
   void SendStop(Peer& peer, uint64_t generation);
   Status WaitForMembers(UcxTransport& transport, const std::vector<MemberAddress>& members);
   Status SendHello(Peer& peer, const MemberAddress& member, uint64_t generation, int rank);
-  bool Drained() const;
+  bool Drained();
   void StopDraining();
 
   const std::string uuid_;

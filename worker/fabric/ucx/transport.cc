@@ -113,7 +113,7 @@ Status UcxTransport::Flush() {
   for (int q = 0; q < world(); ++q) {
     if (q == rank_) continue;
     Pump(q);
-    RM_TRY(WaitUntil(q, [&] { return channels_[q].drained() && endpoints_[q]->in_flight() == 0; }));
+    RM_TRY(WaitUntil(q, [&] { return channels_[q].drained() && endpoints_[q]->Flushed(); }));
   }
   return Ok();
 }
@@ -174,6 +174,7 @@ void UcxTransport::OnMessage(const Header& header, std::span<const std::byte> da
     case Kind::kWaiting:
       stall_.Heard(header.rank, header.sequence, Now());
       break;
+    case Kind::kMarker:
     case Kind::kStop:
     case Kind::kHello:
     case Kind::kWelcome:

@@ -14,6 +14,7 @@ enum class Kind : uint16_t {
   kCredit,   // no payload; carries `delivered`
   kStop,     // the sender gave up `generation`
   kWaiting,  // no payload, or an empty one; the sender is in its wait number `sequence` for peers (stall.h)
+  kMarker,   // nothing: UCX takes it when the system has taken the message before it (Endpoint::Flushed)
   // Of rma/:
   kExpose,       // payload: a DataLocation; the sender has reached its exposure number `sequence`
   kSend,         // payload: a DataLocation; the sender's data number `sequence` for us

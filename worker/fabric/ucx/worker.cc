@@ -26,6 +26,7 @@ constexpr unsigned kMessageId = 1;
 constexpr auto kTeardown = milliseconds(300);
 constexpr int kTeardownTurns = 1000;
 constexpr size_t kSmallBytes = 4 << 10;
+constexpr size_t kLargeBytes = 16 << 10;  // a socket may take a part of it
 
 }  // namespace
 
@@ -235,11 +236,22 @@ void Endpoint::Send(const Header& header, std::span<const std::byte> data) {
   if (announcement) {
     announcing_ = true;
   } else {
+    large_.reset();
+    if (data.size() >= kLargeBytes) large_ = header;
     ++in_flight_;
   }
   const ucs_status_ptr_t request = ucp_am_send_nbx(ep_, kMessageId, &buffer->header, sizeof buffer->header,
                                                    buffer->data.get(), data.size(), &param);
   if (!UCS_PTR_IS_PTR(request)) Worker::OnSent(nullptr, UCS_PTR_STATUS(request), buffer);  // done, or refused
+}
+
+bool Endpoint::Flushed() {
+  if (large_ && !failed_) {
+    Header marker = *std::exchange(large_, std::nullopt);
+    marker.kind = Kind::kMarker;
+    Send(marker, {});
+  }
+  return failed() || in_flight_ == 0;
 }
 
 void Endpoint::Close() {

@@ -76,6 +76,10 @@ class Endpoint {
   // Why UCX sends no more to this peer. REQUIRES: failed.
   const EndpointFailure& failure() const { return *failed_; }
   size_t in_flight() const { return in_flight_; }  // without announcements of waits
+  // Whether the system has taken all messages but announcements, or the connection has failed. UCX reports a
+  // large message as sent that it has copied for a socket whose buffer is full, and only progress sends the
+  // rest. A marker behind it is not taken before that.
+  bool Flushed();
 
   Result<RemoteKey> Unpack(const std::string& key);
   // Starts an RMA get: reads the peer's memory at `address` (in the peer's address space) into `to`, which is
@@ -104,7 +108,8 @@ class Endpoint {
   std::optional<EndpointFailure> failed_;  // the first
   std::optional<EndpointFailure> get_failed_;
   size_t in_flight_ = 0;
-  bool announcing_ = false;  // an announcement is in flight
+  bool announcing_ = false;      // an announcement is in flight
+  std::optional<Header> large_;  // of a large message that no marker has followed
   size_t gets_in_flight_ = 0;
 };
 
