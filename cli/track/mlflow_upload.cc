@@ -93,7 +93,10 @@ Result<MlflowSaved> MlflowSavedFrom(const Json& json) {
 }
 
 MlflowUpload::MlflowUpload(MlflowJob job, MlflowSaved saved)
-    : job_(std::move(job)), saved_(std::move(saved)), reopened_(saved_.run_id.empty()) {}
+    : job_(std::move(job)),
+      saved_(std::move(saved)),
+      reopened_(saved_.run_id.empty()),
+      compared_(saved_.run_id.empty()) {}
 
 void MlflowUpload::Add(const rendezvous::StepRecord& record) {
   if (record.step > saved_.step) steps_.push_back(record);
@@ -122,6 +125,10 @@ std::optional<MlflowUpload::Request> MlflowUpload::Next() {
   if (!reopened_) {
     stage_ = Stage::kReopen;
     return Request{"runs/update", {{"run_id", saved_.run_id}, {"status", "RUNNING"}}};
+  }
+  if (!compared_) {
+    stage_ = Stage::kCompare;
+    return Request{"runs/get?run_id=" + PercentEncoded(saved_.run_id), {}};
   }
   if (!saved_.described) return DescriptionRequest();
   if (!steps_.empty() || !validations_.empty() || (end_ && !end_tagged_)) return BatchRequest();
@@ -188,6 +195,24 @@ MlflowUpload::Request MlflowUpload::BatchRequest() {
   return {"runs/log-batch", std::move(body)};
 }
 
+// `metrics`: the newest value of each metric. A batch is stored as a whole, so the loss stands for all values
+// of a step.
+void MlflowUpload::CompareWith(const Json& metrics) {
+  for (const Json& metric : metrics) {
+    const int64_t step = json::Integer(metric, "step");
+    if (json::Text(metric, "key") == "train/loss" && step > saved_.step) {
+      saved_.step = step;
+      saved_.seconds = static_cast<double>(json::Integer(metric, "timestamp") - saved_.started_ms) / 1000;
+    }
+    if (json::Text(metric, "key") == "validation/loss")
+      saved_.validated_step = std::max(saved_.validated_step, step);
+  }
+  std::erase_if(steps_, [&](const rendezvous::StepRecord& record) { return record.step <= saved_.step; });
+  std::erase_if(validations_, [&](const rendezvous::ValidationResult& result) {
+    return result.step <= saved_.validated_step;
+  });
+}
+
 Status MlflowUpload::OnResponse(int status, const std::string& body) {
   const auto json = ParseJson(body);
   const auto failed = [&] {
@@ -229,6 +254,11 @@ Status MlflowUpload::OnResponse(int status, const std::string& body) {
       break;
     case Stage::kReopen:
       reopened_ = true;
+      break;
+    case Stage::kCompare:
+      if (!json.ok()) return missing("run");
+      CompareWith(json::Items(json::Child(json::Child(*json, "run"), "data"), "metrics"));
+      compared_ = true;
       break;
     case Stage::kBatch:
       saved_ = after_;

@@ -6,9 +6,9 @@
 // Nothing is lost and nothing is logged twice:
 //  M1. A request changes the state only with its response; a request without a response is sent again.
 //  M2. A batch that is sent again has the same names and times: a server that has it already stores it once.
-//  M3. Saved() is written before the next request, so a run that is killed continues the same MLflow run
-//  after
-//      the last acknowledged step.
+//  M3. Saved() is written before the next request, so a run that is killed continues the same MLflow run.
+//  M4. A run that continues asks the server first what it has: the response to the last batch of a killed
+//      process may never have come, and steps that are trained again take another time.
 #pragma once
 
 #include <cstdint>
@@ -86,13 +86,24 @@ class MlflowUpload {
   bool ended() const { return ended_; }  // the server knows the end
 
  private:
-  enum class Stage : uint8_t { kNone, kFindExperiment, kCreateExperiment, kCreateRun, kReopen, kBatch, kEnd };
+  enum class Stage : uint8_t {
+    kNone,
+    kFindExperiment,
+    kCreateExperiment,
+    kCreateRun,
+    kReopen,
+    kCompare,
+    kBatch,
+    kEnd
+  };
   Request DescriptionRequest();
   Request BatchRequest();
+  void CompareWith(const Json& metrics);
 
   const MlflowJob job_;
   MlflowSaved saved_;
   bool reopened_;  // the server shows the run as running
+  bool compared_;  // saved_ has what the server has
   bool experiment_missing_ = false;
   bool given_up_ = false;
   bool ended_ = false;

@@ -143,11 +143,43 @@ TEST(MlflowUpload, ARunThatContinuesSendsOnlyWhatIsMissing) {
   for (int64_t step = 1; step <= 6; ++step) upload.Add(MlflowStep(step));
   upload.Add(rendezvous::ValidationResult{4, 1, {}});
   std::vector<Json> batches;
-  EXPECT_THAT(Serve(upload, &batches), testing::ElementsAre("runs/update", "runs/log-batch"))
+  EXPECT_THAT(Serve(upload, &batches),
+              testing::ElementsAre("runs/update", "runs/get?run_id=r1", "runs/log-batch"))
       << "it runs again";
   EXPECT_EQ(batches[0]["metrics"].size(), 5U);
   EXPECT_EQ(batches[0]["metrics"][0]["step"], 6);
   EXPECT_EQ(batches[0]["metrics"][0]["timestamp"], 4000);
+}
+
+// The server got steps 6 and 7 and the validation of step 6 from a process that was killed before the
+// response came. They are trained again, in another time.
+TEST(MlflowUpload, WhatAKilledProcessHadSentIsNotSentAgain) {
+  MlflowSaved saved = Fresh();
+  saved.experiment_id = "7";
+  saved.run_id = "r1";
+  saved.step = 5;
+  saved.seconds = 2.5;
+  saved.validated_step = 4;
+  saved.described = true;
+  MlflowUpload upload = Upload(saved);
+  for (int64_t step = 1; step <= 8; ++step) upload.Add(MlflowStep(step));
+  upload.Add(rendezvous::ValidationResult{6, 1, {}});
+  upload.Add(rendezvous::ValidationResult{8, 1, {}});
+  ASSERT_TRUE(upload.Next().has_value());
+  ASSERT_TRUE(upload.OnResponse(200, "{}").ok());
+  EXPECT_EQ(upload.Next()->path, "runs/get?run_id=r1");
+  ASSERT_TRUE(upload
+                  .OnResponse(200, R"({"run":{"data":{"metrics":[
+                      {"key":"train/loss","value":2,"timestamp":5100,"step":7},
+                      {"key":"gang/workers","value":2,"timestamp":5100,"step":7},
+                      {"key":"validation/loss","value":1,"timestamp":1006,"step":6}]}}})")
+                  .ok());
+  std::vector<Json> batches;
+  EXPECT_THAT(Serve(upload, &batches), testing::ElementsAre("runs/log-batch"));
+  ASSERT_EQ(batches[0]["metrics"].size(), 5U + 1U);
+  EXPECT_EQ(batches[0]["metrics"][0]["step"], 8);
+  EXPECT_EQ(batches[0]["metrics"][0]["timestamp"], 5600) << "no earlier than what the server has";
+  EXPECT_EQ(batches[0]["metrics"][5]["step"], 8);
 }
 
 TEST(MlflowUpload, AnotherRunMayCreateTheExperimentFirst) {

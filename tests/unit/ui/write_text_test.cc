@@ -33,11 +33,12 @@ std::string Written(bool terminal, const Write& write) {
   const Fd ours(ends[0]);
   std::FILE* const stream = ::fdopen(ends[1], "w");
   write(stream);
-  std::fflush(stream);
-  std::string read(1 << 16, '\0');
-  const ssize_t length = ::read(ours.get(), read.data(), read.size());
   std::fclose(stream);
-  read.resize(length < 0 ? 0 : static_cast<size_t>(length));
+  // A terminal may give each line by a read of its own, and says by EIO that all has been read.
+  std::string read;
+  char part[4096];
+  for (ssize_t length = 0; (length = ::read(ours.get(), part, sizeof(part))) > 0;)
+    read.append(part, static_cast<size_t>(length));
   std::erase(read, '\r');  // of the terminal: \n becomes \r\n
   return read;
 }
