@@ -45,7 +45,7 @@ def make_data(folder: pathlib.Path) -> None:
 
 
 def job_text(data: pathlib.Path, model: str, workers: int = 2, steps: int = 60, minimum: int = 1, extra: str = "",
-             every: int = 10, slots: int = 1, transport: str = "auto") -> str:
+             every: int = 10, slots: int = 1, transport: str = "auto", keep: int = 2) -> str:
     """Returns a manifest. Its restarts are unlimited, because the tests kill far more often than real machines fail."""
     framework, launch, template = "native", "", ""
     if model in PROGRAMS:
@@ -73,7 +73,7 @@ metadata: {{name: tiny-{model}}}
 spec:
   framework: {framework}
 {launch}  workers: {{replicas: {workers}, min: {minimum}, max: {6 // slots}, slots: {slots}{template}}}
-{network}{training}  checkpoint: {{everySteps: {every}, keep: 2, gracePeriodSeconds: 60}}
+{network}{training}  checkpoint: {{everySteps: {every}, keep: {keep}, gracePeriodSeconds: 60}}
   restart: {{maxRestarts: 100000, maxWithoutProgress: 100000, backoff: {{initialSeconds: 0, maxSeconds: 1}}}}
 {extra}"""
 

@@ -128,11 +128,6 @@ std::string NoteOfOldPath(const std::string& folder, const std::string& run);
 // `identity.from`. Null: none.
 Json FindParent(const std::string& folder, const Identity& identity);
 
-// Removes the checkpoints of the model whose step is in `states` with another state: a member that was
-// outvoted has written them. REQUIRES: the caller's attempt owns the folder.
-void RemoveOtherStates(const std::string& folder, const std::string& model,
-                       const std::map<int64_t, std::string>& states);
-
 // Loads a given checkpoint (".../step-..."), or the newest valid one of a folder of checkpoints.
 Result<Loaded> Load(const std::string& path, WorkCounter* counter = nullptr);
 

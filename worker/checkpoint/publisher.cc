@@ -213,25 +213,6 @@ void Publisher::RemoveOld(const std::string& model) {
   }
 }
 
-void RemoveOtherStates(const std::string& folder, const std::string& model,
-                       const std::map<int64_t, std::string>& states) {
-  const auto steps = StepsIn(folder);
-  if (!steps.ok()) return;
-  const FolderLock lock(folder);
-  for (const int64_t step : *steps) {
-    const auto agreed = states.find(step);
-    if (agreed == states.end()) continue;
-    const std::string path = folder + "/" + StepName(step);
-    const auto manifest = ReadManifest(path);
-    if (!manifest.ok() || manifest->model != model || manifest->state.empty()) continue;
-    if (manifest->state == agreed->second) continue;
-    log::Error("checkpoint: {} has the state {}, and the members of the run agree on {}: it is removed", path,
-               manifest->state, agreed->second);
-    const Status removed = Discard(&PosixFiles(), folder, step, "outvoted");
-    if (!removed.ok()) log::Error("checkpoint: {}", removed.error().message);
-  }
-}
-
 Status RemoveAll(const std::string& folder, const std::string& run) {
   const auto steps = StepsIn(folder);
   if (!steps.ok()) return steps.error().code == Code::kNotFound ? Ok() : Status(steps.error());

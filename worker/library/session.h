@@ -146,9 +146,12 @@ class Session {
   Result<std::optional<Event>> Share();
   Result<std::optional<Event>> Start();
   Result<std::optional<Event>> TakeStep();
-  // Collective, every kCompareEverySteps and at the end: compares the whole state of all members.
+  // Collective, every kCompareEverySteps, before each checkpoint and at the end: compares the whole state of
+  // all members.
   Result<std::optional<Event>> CompareIfDue(bool at_end);
-  // Collective: compares these parts. Errors: kUnavailable when they differ; then the members vote.
+  // Collective: returns how these parts differ between the members; empty text: they are equal.
+  Result<std::string> CompareAcross(const std::vector<trainer::StatePart>& parts);
+  // As CompareAcross. Errors: kUnavailable when the parts differ; then the members vote.
   Status CompareParts(const std::vector<trainer::StatePart>& parts, const std::string& since);
   // Learns whether all members end the run before the next step. Errors: some do not.
   Result<std::optional<Event>> AgreeToFinish();
@@ -257,6 +260,7 @@ class Session {
   // in this generation.
   std::vector<trainer::StatePart> committed_;
   int64_t compared_step_ = -1;  // of the last comparison of the whole state in this generation; -1: none
+  std::string compared_state_;  // then: the text of the hashes on which the members agreed
 
   std::optional<std::string> diverged_;  // which states differ
   std::optional<std::string> fatal_;

@@ -41,8 +41,6 @@ Result<std::optional<Session::Event>> Session::Start() {
     return Error{Code::kInvalid, *fatal_};
   }
   if (page_.has_value()) page_->SetStep(step_);
-  if (!formed_.sources.empty())
-    saver_->Agreed(formed_.start_step, TextOf({formed_.params_hash, formed_.optimizer_hash}));
   saver_->BeginGeneration(comm_->rank() == 0, formed_.sources.empty());
   reporter_->StartGeneration(step_, channel_ != nullptr && comm_->rank() == 0, transport);
   sums_->ResetAttempts();
@@ -80,14 +78,15 @@ std::vector<trainer::StatePart> Session::StateParts() {
   return parts;
 }
 
-Status Session::CompareParts(const std::vector<trainer::StatePart>& parts, const std::string& since) {
+Result<std::string> Session::CompareAcross(const std::vector<trainer::StatePart>& parts) {
   std::vector<std::string> pods;
   for (const rendezvous::Member& member : formed_.members) pods.push_back(member.pod);
-  Result<std::string> text = std::string();
-  {
-    const Waiting waiting(page_.has_value() ? &*page_ : nullptr);
-    text = trainer::CompareStates(comm_.get(), parts, pods);
-  }
+  const Waiting waiting(page_.has_value() ? &*page_ : nullptr);
+  return trainer::CompareStates(comm_.get(), parts, pods);
+}
+
+Status Session::CompareParts(const std::vector<trainer::StatePart>& parts, const std::string& since) {
+  const Result<std::string> text = CompareAcross(parts);
   RM_TRY(text);
   if (text->empty()) return Ok();
   diverged_ = fmt::format("the states of step {} differ{}: {}", step_, since, *text);
@@ -95,12 +94,24 @@ Status Session::CompareParts(const std::vector<trainer::StatePart>& parts, const
 }
 
 Result<std::optional<Session::Event>> Session::CompareIfDue(bool at_end) {
-  const bool due = at_end || (step_ % kCompareEverySteps == 0 && step_ != formed_.start_step);
+  // No checkpoint has a state that the other members do not hold.
+  const bool due = at_end || save_due_ || (step_ % kCompareEverySteps == 0 && step_ != formed_.start_step);
   if (comm_->world() == 1 || !due || compared_step_ == step_) return std::optional<Event>();
   if (!described_) return std::optional(MakeEvent(EventKind::kDescribe));
   const int64_t since = std::max(compared_step_, formed_.start_step);
-  RM_TRY(CompareParts(StateParts(), since < 0 ? "" : fmt::format(", and were equal after step {}", since)));
+  const std::string equal_until = since < 0 ? "" : fmt::format(", and were equal after step {}", since);
+  const StateHashes hashes = Hashes();
+  std::vector<trainer::StatePart> parts = committed_;
+  parts.push_back({"parameters", hashes.params});
+  parts.push_back({"the other arrays", hashes.others});
+  const Result<std::string> differ = CompareAcross(parts);
+  RM_TRY(differ);
+  if (!differ->empty()) {
+    RM_TRY(CompareParts(StateParts(), equal_until));  // names the arrays
+    return Error{Code::kInternal, "the hashes of equal states differ"};
+  }
   compared_step_ = step_;
+  compared_state_ = TextOf(hashes);
   return std::optional<Event>();
 }
 
@@ -124,7 +135,7 @@ Result<std::optional<Session::Event>> Session::TakeStep() {
   if (save_due_) {
     if (!described_) return std::optional(MakeEvent(EventKind::kDescribe));
     save_due_ = false;
-    saver_->SavePeriodic(step_);
+    if (comm_->rank() == 0) saver_->SavePeriodic(step_);
   }
   RM_ASSIGN(Event event, BeginAttempt());
   event.attempt = attempts_++;
@@ -278,8 +289,8 @@ void Session::Commit(double learning_rate, double gradient_norm) {
   }
   saver_->ReportPublished();
   const int64_t every = config_.checkpoint_every_steps.value_or(0);
-  save_due_ = comm_->rank() == 0 && !config_.checkpoint_folder.value_or("").empty() && every > 0 &&
-              step_ % every == 0 && step_ < config_.steps;
+  save_due_ = !config_.checkpoint_folder.value_or("").empty() && every > 0 && step_ % every == 0 &&
+              step_ < config_.steps;
 }
 
 void Session::Validated(double loss, std::optional<double> accuracy) {
@@ -291,6 +302,7 @@ void Session::Validated(double loss, std::optional<double> accuracy) {
 Result<checkpoint::Snapshot> Session::TakeSnapshot() {
   checkpoint::Snapshot snapshot;
   snapshot.step = step_;
+  if (compared_step_ == step_) snapshot.state = compared_state_;
   const std::vector<StateArray> arrays = State();
   snapshot.meta = {{"kind", "program"},
                    {"arrays", DescribeArrays(arrays)},

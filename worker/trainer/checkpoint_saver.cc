@@ -26,7 +26,6 @@ constexpr Duration kFirstSavePause = seconds(1);
 constexpr Duration kLongestSavePause = seconds(15);
 // How long training waits, when a checkpoint is due, for the previous one to be written.
 constexpr Duration kCheckpointPatience = seconds(1);
-constexpr size_t kRememberedStates = 64;  // that this member held when checkpoints were due
 
 }  // namespace
 
@@ -75,10 +74,9 @@ void CheckpointSaver::BeginGeneration(bool root, bool new_attempt) {
 
 void CheckpointSaver::StartLook() {
   look_ = std::make_unique<Look>();
-  look_->work = std::make_unique<BackgroundWork>([this, look = look_.get(), states = states_] {
+  look_->work = std::make_unique<BackgroundWork>([this, look = look_.get()] {
     look->owner = checkpoint::OwnerOf(options_.folder);
     look->parent = checkpoint::FindParent(options_.folder, options_.identity);
-    checkpoint::RemoveOtherStates(options_.folder, options_.identity.model, states);
   });
 }
 
@@ -92,11 +90,6 @@ bool CheckpointSaver::Looked(Duration limit) {
   if (!done->owner.ok()) log::Warn("checkpoint: {}", done->owner.error().message);
   if (parent_.is_null()) parent_ = std::move(done->parent);
   return true;
-}
-
-void CheckpointSaver::Agreed(int64_t step, const std::string& state) {
-  states_[step] = state;
-  if (states_.size() > kRememberedStates) states_.erase(states_.begin());
 }
 
 Result<checkpoint::Snapshot> CheckpointSaver::TakeSnapshot() {

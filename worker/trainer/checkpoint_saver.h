@@ -9,7 +9,6 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -60,12 +59,8 @@ class CheckpointSaver {
   void ContinuedFrom(int64_t step, Json parent);
 
   // A generation begins, in which this member is the root or not. With `new_attempt` no member had a state,
-  // so the folder may belong to another attempt now. The root looks who owns the folder, and removes
-  // checkpoints that a member wrote with another state than the others held.
+  // so the folder may belong to another attempt now. The root looks which attempt owns the folder.
   void BeginGeneration(bool root, bool new_attempt);
-
-  // The members agree, or will compare, that this is the state of the step (Snapshot::state).
-  void Agreed(int64_t step, const std::string& state);
 
   // Why this member must not write to the folder: kConflict, it has checkpoints of another run; kGone, a
   // newer attempt of this run has taken it over. Unset: it may.
@@ -117,7 +112,6 @@ class CheckpointSaver {
   std::unique_ptr<Look> look_;          // null: none is in progress
   std::optional<std::string> attempt_;  // that owns the folder; unset: unknown
   Json parent_;                         // of the run; null: none
-  std::map<int64_t, std::string> states_;
   std::optional<Error> refused_;
 };
 

@@ -210,8 +210,6 @@ Status Trainer::RunGeneration(const NewGeneration& formed) {
     log::Info("generation={} rank={} world={} transport={}", formed.generation, group.rank,
               formed.members.size(), Transport());
   RM_TRY(CheckRdma());
-  if (!formed.sources.empty())
-    saver_.Agreed(formed.start_step, TrainState::Text({formed.params_hash, formed.optimizer_hash}));
   saver_.BeginGeneration(group.rank == 0, formed.sources.empty());
   reporter_.StartGeneration(state_->step(), group.rank == 0, Transport());
   progress_log_.StartGeneration(group.rank, Transport());
@@ -342,9 +340,14 @@ Status Trainer::CompareMembers() {
     RM_ASSIGN(const TrainState::Hashes hashes, state_->StateHashes());
     parts = {{"parameters", hashes.params}, {"optimizer state", hashes.optimizer}};
   }
-  RM_ASSIGN(const std::string text, CompareStates(comm_.get(), parts, pods_));
-  if (text.empty()) return Ok();
-  diverged_ = fmt::format("the states of step {} differ: {}", state_->step(), text);
+  Result<std::string> text = std::string();
+  {
+    const Waiting waiting(parts_.page);
+    text = CompareStates(comm_.get(), parts, pods_);
+  }
+  RM_TRY(text);
+  if (text->empty()) return Ok();
+  diverged_ = fmt::format("the states of step {} differ: {}", state_->step(), *text);
   return Error{Code::kUnavailable, *diverged_};
 }
 
@@ -381,10 +384,10 @@ Status Trainer::RunSteps() {
       if (refused->code == Code::kConflict) fatal_ = refused->message;
       return *refused;
     }
-    RM_TRY(NoteState());
     const bool due = !config.checkpoint_path.empty() && config.checkpoint_every_steps > 0 &&
-                     state_->step() % config.checkpoint_every_steps == 0;
-    if (due && comm_->rank() == 0 && state_->step() < config.steps) saver_.SavePeriodic(state_->step());
+                     state_->step() % config.checkpoint_every_steps == 0 && state_->step() < config.steps;
+    if (due) RM_TRY(CompareMembers());  // no checkpoint has a state that the other members do not hold
+    if (due && comm_->rank() == 0) saver_.SavePeriodic(state_->step());
     if (result->stop_at_boundary) {
       reporter_.Flush();
       return Ok();

@@ -80,8 +80,6 @@ class Trainer {
   Status AdoptLoaded(const StateLoader& loader, int64_t floor);
   Status Load(const checkpoint::Loaded& loaded);
   // Reports how the run differs from the one that wrote the checkpoint.
-  // Remembers the state, if a checkpoint of its step is due.
-  Status NoteState();
   // Trains until the last step or a boundary at which the members pause.
   Status RunSteps();
   // Collective: validates the state if its step asks for it and no member has done it.

@@ -124,17 +124,6 @@ Status Trainer::Load(const checkpoint::Loaded& loaded) {
   return Ok();
 }
 
-Status Trainer::NoteState() {
-  const RunConfig& config = parts_.config;
-  const int64_t step = state_->step();
-  const bool due = !config.checkpoint_path.empty() && config.checkpoint_every_steps > 0 &&
-                   step % config.checkpoint_every_steps == 0;
-  if (!due || !state_->present()) return Ok();
-  RM_ASSIGN(const TrainState::Hashes held, state_->StateHashes());
-  saver_.Agreed(step, TrainState::Text(held));
-  return Ok();
-}
-
 Result<checkpoint::Snapshot> Trainer::TakeSnapshot() {
   checkpoint::Snapshot snapshot;
   snapshot.step = state_->step();
