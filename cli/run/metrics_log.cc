@@ -9,11 +9,14 @@
 #include <cmath>
 #include <limits>
 #include <span>
+#include <utility>
 
 #include "base/file.h"
 
 namespace ringmaster::cli {
 namespace {
+
+constexpr int64_t kAllSteps = std::numeric_limits<int64_t>::max();
 
 struct Kept {
   size_t bytes = 0;       // length of the kept part of the file
@@ -38,36 +41,48 @@ Kept KeepUpTo(const std::string& text, int64_t resume_step) {
   return kept;
 }
 
-}  // namespace
-
-MetricsLog::MetricsLog(Fd file, std::string path, int64_t last_step, std::optional<double> last_loss,
-                       bool may_skip)
-    : file_(std::move(file)),
-      path_(std::move(path)),
-      last_step_(last_step),
-      last_loss_(last_loss),
-      may_skip_(may_skip) {}
-
-int64_t MetricsLog::LastStepOf(const std::string& path) {
-  const auto text = ReadFile(path);
-  return text.ok() ? KeepUpTo(*text, std::numeric_limits<int64_t>::max()).last_step : 0;
+// The text of the file; empty if it does not exist.
+Result<std::string> TextOf(const std::string& path) {
+  auto text = ReadFile(path);
+  if (!text.ok() && text.error().code == Code::kNotFound) return std::string();
+  return text;
 }
 
-Result<std::unique_ptr<MetricsLog>> MetricsLog::Open(const std::string& path, int64_t resume_step,
-                                                     bool may_skip) {
-  Kept kept;
-  if (resume_step > 0) {
-    auto text = ReadFile(path);
-    if (!text.ok() && text.error().code != Code::kNotFound) return text.error();
-    if (text.ok()) kept = KeepUpTo(*text, resume_step);
+}  // namespace
+
+Result<int64_t> MetricsLog::LastStepOf(const std::string& path) {
+  RM_ASSIGN(const std::string text, TextOf(path));
+  return KeepUpTo(text, kAllSteps).last_step;
+}
+
+Result<std::unique_ptr<MetricsLog>> MetricsLog::Open(const std::string& path,
+                                                     std::optional<int64_t> resume_step, bool may_skip) {
+  std::unique_ptr<MetricsLog> log(new MetricsLog(path, may_skip));
+  log->undecided_ = !resume_step.has_value();
+  if (resume_step == 0) {
+    RM_TRY(WriteFileAtomic(path, ""));
+  } else {
+    RM_TRY(log->Keep(resume_step.value_or(kAllSteps)));
   }
-  Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND, 0644));
-  if (!file.valid()) return ErrnoError("open " + path, errno);
-  if (::ftruncate(file.get(), static_cast<off_t>(kept.bytes)) != 0)
-    return ErrnoError("truncate " + path, errno);
   // Without a usable line the records before the checkpoint are lost: continue after it.
-  const int64_t last = kept.bytes == 0 ? resume_step : kept.last_step;
-  return std::unique_ptr<MetricsLog>(new MetricsLog(std::move(file), path, last, kept.last_loss, may_skip));
+  if (log->last_step_ == 0) log->last_step_ = resume_step.value_or(0);
+  RM_TRY(log->OpenFile());
+  return log;
+}
+
+// A process that follows the file sees another file, and reads it from the beginning.
+Status MetricsLog::Keep(int64_t last_step) {
+  RM_ASSIGN(const std::string text, TextOf(path_));
+  const Kept kept = KeepUpTo(text, last_step);
+  if (kept.bytes < text.size()) RM_TRY(WriteFileAtomic(path_, std::string_view(text).substr(0, kept.bytes)));
+  last_step_ = kept.last_step;
+  last_loss_ = kept.last_loss;
+  return Ok();
+}
+
+Status MetricsLog::OpenFile() {
+  file_ = Fd(::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND, 0644));
+  return file_.valid() ? Ok() : Status(ErrnoError("open " + path_, errno));
 }
 
 Status MetricsLog::Write(const rendezvous::StepRecord& record) {
@@ -80,6 +95,10 @@ Status MetricsLog::Write(const rendezvous::StepRecord& record) {
 
 Result<std::vector<rendezvous::StepRecord>> MetricsLog::Add(const rendezvous::StepRecord& record) {
   std::vector<rendezvous::StepRecord> written;
+  if (std::exchange(undecided_, false) && record.step <= last_step_) {
+    RM_TRY(Keep(record.step - 1));
+    RM_TRY(OpenFile());
+  }
   if (record.step > last_step_) waiting_.emplace(record.step, record);  // keeps the first of each step
   const bool give_up = may_skip_ || waiting_.size() > kMaxWaiting;
   while (!waiting_.empty() && (give_up || waiting_.begin()->first == last_step_ + 1)) {

@@ -16,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/fd.h"
@@ -27,13 +28,14 @@ namespace ringmaster::cli {
 
 class MetricsLog {
  public:
-  // Opens the file and continues it after step `resume_step`. 0 truncates the file.
+  // Opens the file and continues it after step `resume_step`. 0 truncates the file. Without a value, the
+  // first record decides: a program of users knows alone where it continues.
   // With `may_skip`, records may skip steps for good: programs of users need not report each one.
-  static Result<std::unique_ptr<MetricsLog>> Open(const std::string& path, int64_t resume_step,
+  static Result<std::unique_ptr<MetricsLog>> Open(const std::string& path, std::optional<int64_t> resume_step,
                                                   bool may_skip = false);
 
   // Returns the step of the last whole line of a file; 0: none.
-  static int64_t LastStepOf(const std::string& path);
+  static Result<int64_t> LastStepOf(const std::string& path);
 
   // Adds a record. Returns the records that it allowed to be written, in order; usually just this one.
   Result<std::vector<rendezvous::StepRecord>> Add(const rendezvous::StepRecord& record);
@@ -47,7 +49,10 @@ class MetricsLog {
   std::optional<double> last_loss() const { return last_loss_; }
 
  private:
-  MetricsLog(Fd file, std::string path, int64_t last_step, std::optional<double> last_loss, bool may_skip);
+  MetricsLog(std::string path, bool may_skip) : path_(std::move(path)), may_skip_(may_skip) {}
+  // Keeps the lines up to this step, and removes the rest.
+  Status Keep(int64_t last_step);
+  Status OpenFile();
   Status Write(const rendezvous::StepRecord& record);
 
   // Records that wait for a missing step. With more of them, the missing step is given up.
@@ -55,9 +60,10 @@ class MetricsLog {
 
   Fd file_;
   const std::string path_;
-  int64_t last_step_;
-  std::optional<double> last_loss_;
   const bool may_skip_;
+  int64_t last_step_ = 0;
+  std::optional<double> last_loss_;
+  bool undecided_ = false;  // no record has shown yet where the run continues
   StepLineWriter writer_;
   std::map<int64_t, rendezvous::StepRecord> waiting_;
 };

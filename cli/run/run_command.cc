@@ -90,8 +90,8 @@ Result<std::unique_ptr<Session>> Prepare(const RunOptions& options) {
   plan.notes.insert(plan.notes.end(), options.notes.begin(), options.notes.end());
   int64_t resume_step = 0;
   if (!options.fresh && plan.programs) {
-    // Where the programs continue is their own matter: metrics that are there stay.
-    resume_step = MetricsLog::LastStepOf(paths.metrics);
+    // The programs know alone where they continue.
+    RM_ASSIGN(resume_step, MetricsLog::LastStepOf(paths.metrics));
   } else if (!options.fresh) {
     RM_ASSIGN(resume_step, FindResumeStep(&plan));
   }

@@ -66,11 +66,10 @@ RunView::RunView(const RunPlan& plan, OutputPaths paths, int64_t resume_step, Pr
 Result<std::unique_ptr<RunView>> RunView::Create(const RunPlan& plan, const OutputPaths& paths,
                                                  int64_t resume_step, const RunOptions& options) {
   std::unique_ptr<RunView> view(new RunView(plan, paths, resume_step, options.progress));
-  // A program with the library may continue from a folder that it names itself: its metrics stay.
-  const int64_t kept = resume_step == 0 && plan.library && !options.fresh
-                           ? MetricsLog::LastStepOf(paths.metrics)
-                           : resume_step;
-  RM_ASSIGN(view->metrics_, MetricsLog::Open(paths.metrics, kept, view->programs_));
+  // Programs may continue from a folder that they name themselves.
+  const bool known = options.fresh || !(plan.programs || (plan.library && resume_step == 0));
+  RM_ASSIGN(view->metrics_, MetricsLog::Open(paths.metrics, known ? std::optional(resume_step) : std::nullopt,
+                                             view->programs_));
   RM_ASSIGN(view->events_, EventLog::Open(paths.events));
   RM_ASSIGN(view->busy_log_, BusyLog::Open(paths.busy_times));
   if (options.tensorboard) RM_TRY(view->OpenTensorboard(resume_step));

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "base/json.h"
 #include "tests/temp_folder.h"
@@ -103,6 +104,36 @@ TEST(MetricsLog, ResumeFromStepZeroTruncatesTheFile) {
   auto log = MetricsLog::Open(folder.File("m"), 0).value();
   EXPECT_EQ(folder.Read("m"), "");
   EXPECT_THAT(StepsOf(log->Add(Step(1))), ElementsAre(1));
+}
+
+// A program that names its own folder of checkpoints, or has none.
+TEST(MetricsLog, TheFirstRecordDecidesWhereAProgramContinues) {
+  const TempFolder folder;
+  std::string text;
+  for (int64_t step = 1; step <= 7; ++step) text += FullStepLine(Step(step)) + "\n";
+  folder.Write("m", text + "{\"step\":8,");
+  auto log = MetricsLog::Open(folder.File("m"), std::nullopt).value();
+  EXPECT_EQ(folder.Read("m"), text);
+  EXPECT_EQ(log->last_step(), 7);
+  EXPECT_THAT(StepsOf(log->Add(Step(8))), ElementsAre(8));
+  EXPECT_THAT(StepsOf(log->Add(Step(6))), ElementsAre());  // repeated by another worker
+
+  log = MetricsLog::Open(folder.File("m"), std::nullopt).value();
+  EXPECT_THAT(StepsOf(log->Add(Step(5, 2.5))), ElementsAre(5));
+  EXPECT_THAT(StepsIn(folder.Read("m")), ElementsAre(1, 2, 3, 4, 5));
+  EXPECT_NE(folder.Read("m").find("2.5"), std::string::npos);
+
+  log = MetricsLog::Open(folder.File("m"), std::nullopt).value();
+  EXPECT_THAT(StepsOf(log->Add(Step(1, 3.5))), ElementsAre(1));
+  EXPECT_THAT(StepsIn(folder.Read("m")), ElementsAre(1));
+}
+
+TEST(MetricsLog, AFileThatCannotBeReadIsNotTruncated) {
+  const TempFolder folder;
+  ASSERT_EQ(::mkdir(folder.File("m").c_str(), 0755), 0);  // read fails with EISDIR
+  EXPECT_FALSE(MetricsLog::LastStepOf(folder.File("m")).ok());
+  EXPECT_FALSE(MetricsLog::Open(folder.File("m"), 5).ok());
+  EXPECT_FALSE(MetricsLog::Open(folder.File("m"), std::nullopt).ok());
 }
 
 TEST(MetricsLog, AMissingFolderIsAnErrorWithItsPath) {
