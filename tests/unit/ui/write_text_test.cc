@@ -34,7 +34,7 @@ std::string Written(bool terminal, const Write& write) {
   std::FILE* const stream = ::fdopen(ends[1], "w");
   write(stream);
   std::fclose(stream);
-  // A terminal may give each line by a read of its own, and says by EIO that all has been read.
+  // A terminal may return each line by a separate read, and reports the end as EIO.
   std::string read;
   char part[4096];
   for (ssize_t length = 0; (length = ::read(ours.get(), part, sizeof(part))) > 0;)
