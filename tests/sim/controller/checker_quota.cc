@@ -22,7 +22,9 @@ core::Observed Checker::WithQuota(const Key& key, const JobTruth& job) const {
   return o;
 }
 
-// Another Workload may get the quota from now on. The first workers have that of the job's other Workload.
+// Another job may get this quota from now on. The job's first workers have the quota of its other Workloads.
+// Kueue counts the quota of an evicted Workload until the operator clears it, so an eviction that the
+// operator has not observed yet takes nothing from the workers.
 void Checker::CheckQuotaFreed(const Key& key, const WorkloadTruth& freed) {
   const JobTruth* job = world_.Find(key);
   if (job == nullptr || job->job.uid != freed.owner_uid || Stray(*job)) return;
@@ -33,7 +35,7 @@ void Checker::CheckQuotaFreed(const Key& key, const WorkloadTruth& freed) {
       const core::Workload& w = other.workload;
       if (!w.reserved || w.name == freed.workload.name) continue;
       if (w.surplus == 0) kept = std::max(kept, core::WorkersGranted({}, w));
-      if (w.surplus > 0 && w.admitted && !w.evicted && !w.deleting) more += core::WorkersGranted({}, w);
+      if (w.surplus > 0 && w.admitted && !w.finished && !w.deleting) more += core::WorkersGranted({}, w);
     }
     kept += more;
   }
