@@ -14,9 +14,9 @@ class Stream(_data.Source):
 
     After its last sample the stream begins again; one that has `set_epoch` gets the number of the pass before. Each worker
     iterates over all of it, and makes batches of its own micro-batches only. The samples of one step are kept, since a micro-batch
-    may be needed again, or by another worker's share. The generators of random numbers are seeded for each micro-batch that is
-    read, so a stream that draws from them yields the same samples on all workers, and once more after a restart; and again for
-    each batch that is made of samples.
+    may be needed again, or by another worker's share. The generators of random numbers are seeded before each micro-batch is
+    read, so a stream that draws from them yields the same samples on all workers and after a restart. They are seeded once more
+    before the collate function runs, so a batch is the same whether or not its samples had to be read again.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Stream(_data.Source):
     def read(self, step: int, v: int, indices: Any) -> Any:
         self._go_to(step)
         self._read(v)
-        # A batch that is made again must not depend on whether its samples are read again.
+        # The collate function has a seed of its own: reading the samples draws numbers, and kept samples draw none.
         return self._seeding.run(self._held, step, self._seeding.collate(v), lambda: self.get(step, v, indices))
 
     def get(self, step: int, v: int, indices: Any) -> Any:

@@ -190,6 +190,16 @@ void World::CheckRefused(const Coord& coordinator, const Evict& evict) {
   for (const ReportedState& state : statuses_[coordinator.prepared.rbegin()->first]) {
     if (state.data != trainer->data && state.step + 1 >= trainer->state.step) return;
   }
+  // The members of the current generation may have trained further since they answered: a new coordinator has
+  // loaded a checkpoint before this trainer could reach it.
+  if (const auto ring = rings_.find(coordinator.published); ring != rings_.end()) {
+    for (const Member& member : ring->second.generation.members) {
+      const Trainer* other = Find(member.id);
+      if (other != nullptr && other->state.has && other->data != trainer->data &&
+          other->state.step + 1 >= trainer->state.step)
+        return;
+    }
+  }
   Fail(evict.member + " holds the state and was refused");
 }
 

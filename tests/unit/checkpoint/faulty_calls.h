@@ -9,7 +9,7 @@
 
 namespace ringmaster::checkpoint {
 
-// Returns the errno with which the call fails; 0: it is made. `path`: of the file.
+// Returns the errno that the call on the file `path` fails with, or 0 to let it through.
 using FaultHook = std::function<int(const std::string& call, const std::string& path)>;
 
 // Installs the hook as long as it lives. Not thread-safe: no call is in progress meanwhile. The hook may be
