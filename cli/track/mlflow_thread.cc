@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -46,7 +47,15 @@ class FixedToken : public kube::TokenSource {
 // Reads whole lines of a file that grows.
 class LineFollower {
  public:
-  explicit LineFollower(const std::string& path) : file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
+  explicit LineFollower(std::string path) : path_(std::move(path)) { Open(); }
+  // Returns whether another file has taken the place of the one that was read, which is then read from its
+  // beginning.
+  bool Replaced() {
+    struct stat now {};
+    if (::stat(path_.c_str(), &now) != 0 || now.st_ino == inode_) return false;
+    Open();
+    return true;
+  }
   // Returns the bytes that were not skipped yet, at most kReadBytes.
   std::string Peek() const {
     std::string bytes(kReadBytes, '\0');
@@ -57,7 +66,16 @@ class LineFollower {
   void Skip(size_t bytes) { offset_ += bytes; }
 
  private:
-  const Fd file_;
+  void Open() {
+    file_ = Fd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+    struct stat now {};
+    inode_ = ::fstat(file_.get(), &now) == 0 ? now.st_ino : 0;
+    offset_ = 0;
+  }
+
+  const std::string path_;
+  Fd file_;
+  ino_t inode_ = 0;
   size_t offset_ = 0;
 };
 
@@ -168,9 +186,14 @@ class MlflowThread::Impl {
       end = end_;
     }
     bool more = false;
+    // A program that continues from an earlier step trains again what the file had after it.
+    if (steps_.Replaced()) {
+      reader_.emplace();
+      upload_.StepsBeginAgain();
+    }
     if (upload_.waiting() < kMostWaiting) {
       std::vector<rendezvous::StepRecord> records;
-      auto read = reader_.Read(steps_.Peek(), &records);
+      auto read = reader_->Read(steps_.Peek(), &records);
       if (!read.ok()) return read.error().In("metrics.jsonl");
       steps_.Skip(*read);
       more = *read > 0;
@@ -251,7 +274,7 @@ class MlflowThread::Impl {
   MlflowUpload upload_;
   LineFollower steps_;
   LineFollower events_;
-  StepLineReader reader_;
+  std::optional<StepLineReader> reader_ = StepLineReader();  // always set
   Mutex mutex_;
   CondVar changed_;
   bool stop_ RM_GUARDED_BY(mutex_) = false;

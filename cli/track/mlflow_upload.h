@@ -62,6 +62,8 @@ class MlflowUpload {
   // Steps and validations up to the saved ones are ignored. REQUIRES: steps increase.
   void Add(const rendezvous::StepRecord& record);
   void Add(const rendezvous::ValidationResult& result);
+  // The steps that come next begin with the first one again: forgets those that the server does not have.
+  void StepsBeginAgain() { steps_.clear(); }
   void End(MlflowEnd end) { end_ = std::move(end); }
 
   // Values that wait. The caller reads no more of the files while there are many.

@@ -45,7 +45,7 @@ class Stream(_data.Source):
     def read(self, step: int, v: int, indices: Any) -> Any:
         self._go_to(step)
         self._read(v)
-        # The collate function has a seed of its own: reading the samples draws numbers, and kept samples draw none.
+        # The collate function has another seed: reading the samples draws numbers, and kept samples draw none.
         return self._seeding.run(self._held, step, self._seeding.collate(v), lambda: self.get(step, v, indices))
 
     def get(self, step: int, v: int, indices: Any) -> Any:

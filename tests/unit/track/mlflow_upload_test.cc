@@ -182,6 +182,22 @@ TEST(MlflowUpload, WhatAKilledProcessHadSentIsNotSentAgain) {
   EXPECT_EQ(batches[0]["metrics"][5]["step"], 8);
 }
 
+TEST(MlflowUpload, StepsThatBeginAgainAreSentOnce) {
+  MlflowUpload upload = Upload();
+  Serve(upload);
+  for (int64_t step = 1; step <= 3; ++step) upload.Add(MlflowStep(step));
+  Serve(upload);
+  for (int64_t step = 4; step <= 9; ++step) upload.Add(MlflowStep(step));
+  upload.StepsBeginAgain();
+  for (int64_t step = 1; step <= 5; ++step) upload.Add(MlflowStep(step));
+  std::vector<Json> batches;
+  Serve(upload, &batches);
+  ASSERT_EQ(batches.size(), 1U);
+  ASSERT_EQ(batches[0]["metrics"].size(), 10U);
+  EXPECT_EQ(batches[0]["metrics"][0]["step"], 4);
+  EXPECT_EQ(batches[0]["metrics"][5]["step"], 5);
+}
+
 TEST(MlflowUpload, AnotherRunMayCreateTheExperimentFirst) {
   MlflowUpload upload = Upload();
   upload.Next();
