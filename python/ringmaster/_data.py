@@ -38,10 +38,24 @@ class Seeding:
         return 2 * self.micro_batches + 2
 
 
+class Order(abc.ABC):
+    """Which sample is at each place of an epoch, in place of a permutation."""
+
+    size: int  # samples of an epoch
+
+    @abc.abstractmethod
+    def __call__(self, epoch: int) -> Sequence[int]: ...
+
+    @abc.abstractmethod
+    def stamp(self, epoch: int) -> int:
+        """Returns a number that differs for other orders, below 2**48."""
+
+
 class Source(abc.ABC):
     """Thread-safety: not thread-safe."""
 
     size: Optional[int] = None  # samples; None: unknown, or a function decides what a micro-batch is
+    order: Optional[Order] = None  # None: a permutation
     _stamp: Optional[int] = None
 
     def prepare(self, seeding: Seeding, as_array: _state.AsArray, compare: bool) -> None:

@@ -9,6 +9,10 @@ import sysconfig
 import traceback
 from typing import Optional, Set
 
+# Exit codes of a process that may be started again; base/exit_codes.h has all of them.
+EXIT_MEMORY = 71
+EXIT_DEVICE = 74
+
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 

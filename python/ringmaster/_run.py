@@ -21,7 +21,7 @@ import weakref
 from typing import Any, Callable, Container, Generic, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple, Type, TypeVar
 
 from . import _data, _generators, _native, _state, _stream
-from ._errors import Error, Stopped, describe_exception, is_transient
+from ._errors import EXIT_DEVICE, EXIT_MEMORY, Error, Stopped, describe_exception, is_transient
 
 _STAMP = "stamp of the data"  # the tensor that has the bits of Source.stamp, by which workers notice that their data differ
 _STAMP_BITS = 48
@@ -126,13 +126,17 @@ class Step:
         data: one of
           arrays             a tuple or dict of them, or one, whose first dimension is the samples: yields their rows
           map-style dataset  len(data) and data[index]: yields collate_fn([data[i], ...])
+          DataLoader         of PyTorch: its dataset in the order of its sampler, collate_fn and num_workers
           function           fn(step, micro_batch): yields what it returns, which must depend on its arguments only
           iterable dataset   its samples in its order, which must be the same whenever it is iterated over: yields collate_fn of
                              them. Each worker reads all of it; one that starts or joins at a later step does so from the beginning
         num_workers: processes that read ahead; map-style datasets of PyTorch only.
         """
         source = self._run._cached_source(data, collate_fn, num_workers)
-        for v in self._next_micro_batch(source.size, source.stamp):
+        def stamp(step: int) -> Optional[int]:
+            return self._run._stamp(source, step)
+
+        for v in self._next_micro_batch(source.size, stamp, source.order):
             batch = source.read(self.number, v, self.samples)
             # Whether another process read the samples makes no difference.
             self._run._seed_micro_batch(self.number, v)
@@ -176,7 +180,7 @@ class Step:
         return self.micro_batch
 
     def _next_micro_batch(
-        self, size: Optional[int], stamp: Callable[[int], Optional[int]]
+        self, size: Optional[int], stamp: Callable[[int], Optional[int]], order: Optional[_data.Order] = None
     ) -> Iterator[int]:
         """Yields the micro-batches that must be computed, and adds each to the sums when its code is done."""
         if self._interrupted:  # by an exchange before the micro-batches
@@ -199,7 +203,7 @@ class Step:
             if status == _native.REPEAT:
                 self._interrupted = True
                 return
-            self.samples, self._weight = run._samples(self.number, v, size)
+            self.samples, self._weight = run._samples(self.number, v, size, order)
             self._micro_batch_loss = self._given_weight = None
             if size is None or self.samples:
                 self.micro_batch = v
@@ -320,6 +324,7 @@ class Run(abc.ABC, Generic[StepT]):
         self._committed_steps = 0  # by this process
         self._joined = False
         self._total = 0  # steps
+        self._in_loop = False  # over the steps
         self._finish_requested = False
         self._yielded: Optional[StepT] = None  # the step that the loop is at
         self._kept: List[Any] = []  # memory that the library reads
@@ -358,6 +363,7 @@ class Run(abc.ABC, Generic[StepT]):
             step = self._make_step(event)
             self._begin_step(step)
             self._yielded = step
+            self._in_loop = True
             # What the code draws before the micro-batches is the same on all workers and in each attempt.
             self._seed_micro_batch(step.number, self.settings.micro_batches + 1)
             try:
@@ -392,6 +398,7 @@ class Run(abc.ABC, Generic[StepT]):
                 return event
             else:
                 self._kept = []
+                self._in_loop = False
                 self._close_sources()
                 if not event.finished:
                     raise Stopped(self._native.exit_code())
@@ -558,9 +565,11 @@ class Run(abc.ABC, Generic[StepT]):
 
     def _exit_code(self, error: BaseException) -> Optional[int]:
         """Returns the exit code for an exception that a restart may resolve, None for a mistake in the program."""
-        if isinstance(error, MemoryError):
-            return 71
-        return 74 if is_transient(error, self._committed_steps > 0) else None
+        # Threads need memory, and a place in the limits of the container.
+        no_thread = isinstance(error, RuntimeError) and str(error).startswith("can't start new thread")
+        if isinstance(error, MemoryError) or no_thread:
+            return EXIT_MEMORY
+        return EXIT_DEVICE if is_transient(error, self._committed_steps > 0) else None
 
     # ---- state by name ----
 
@@ -733,7 +742,16 @@ class Run(abc.ABC, Generic[StepT]):
         samples = settings.samples_per_step // settings.micro_batches
         return _stream.Stream(data, collate, samples, settings.micro_batches, self.heartbeat)
 
-    def _samples(self, step: int, v: int, size: Optional[int]) -> Tuple[List[int], float]:
+    def _stamp(self, source: _data.Source, step: int) -> Optional[int]:
+        stamp = source.stamp(step)
+        if stamp is None or source.order is None or self.settings.samples_per_step is None:
+            return stamp
+        epoch, _, _ = self._place(step, source.order.size, self.settings.samples_per_step)
+        return stamp ^ source.order.stamp(epoch)
+
+    def _samples(
+        self, step: int, v: int, size: Optional[int], order: Optional[_data.Order] = None
+    ) -> Tuple[List[int], float]:
         """Returns the samples of a micro-batch, and its weight, so that the mean over micro-batches is that over samples."""
         per_step = self.settings.samples_per_step
         if size is None or per_step is None:
@@ -743,6 +761,9 @@ class Run(abc.ABC, Generic[StepT]):
         indices = _native.samples(
             self.settings.seed, size, per_step, self.settings.micro_batches, epoch * whole + place, v
         )
+        if order is not None:
+            begin = place * per_step + v * (per_step // self.settings.micro_batches)
+            indices = list(order(epoch)[begin : begin + len(indices)])
         return indices, len(indices) * self.settings.micro_batches / of_step
 
     def _place(self, step: int, size: int, per_step: int) -> Tuple[int, int, int]:

@@ -188,7 +188,6 @@ class Datasets(Case):
                 return index
 
         for dataset, options, text in (
-            (torch.utils.data.DataLoader(Pairs()), {}, "takes the dataset, not a DataLoader"),
             (Empty(), {}, "Empty yields no sample in pass 1"),
             (Numbers(), {"num_workers": 1}, "processes cannot share a stream"),
             (iter([1, 2]), {}, "is neither a map-style dataset"),

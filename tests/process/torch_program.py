@@ -7,6 +7,8 @@ Each model has parts whose state is easy to lose or to make depend on the number
           by autocast with a GradScaler whose scale soon is too large, again and again
   lora    a frozen base in bfloat16, adapters, two optimizers, schedulers of which one follows the loss, gradients that are
           changed between reduction and update, a layer that only some micro-batches use, a stream that shuffles in a buffer
+  week    what people write in their first week: a DataLoader with a weighted sampler, weights per micro-batch, two losses, two
+          optimizers that take turns, a schedule of epochs, an evaluation on all workers whose results steer it, and one at the end
 """
 
 import sys
@@ -212,9 +214,68 @@ def lora(steps):
             counts["losses"] = [*counts["losses"][-9:], step.loss]
 
 
+# ---- week ----
+
+
+class Tokens(torch.utils.data.Dataset):
+    """100 sequences of 1 to 8 tokens, shape (8), and their lengths."""
+
+    def __init__(self):
+        self.lengths = (torch.arange(100) * 7) % 8 + 1
+        self.tokens = fixed(100, 8, seed=7)
+
+    def __len__(self):
+        return len(self.tokens)
+
+    def __getitem__(self, index):
+        return self.tokens[index] + 0.1 * torch.randn(8), self.lengths[index]
+
+
+def week(steps):
+    run = rm.init(micro_batches=MICRO_BATCHES, samples_per_step=24, seed=14)
+    first, second = nn.Linear(8, 8), nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.1))
+    adam, sgd = torch.optim.AdamW(first.parameters(), lr=1e-2), torch.optim.SGD(second.parameters(), lr=0.1, momentum=0.9)
+    epochs = torch.optim.lr_scheduler.ExponentialLR(adam, 0.9)
+    seen = {"evaluations": [], "best": 1e9}
+    run.register(first=first, second=second, adam=adam, sgd=sgd, epochs=epochs, seen=seen)
+    weights = (torch.arange(100) % 3 + 1).double()
+    loader = torch.utils.data.DataLoader(
+        Tokens(), batch_size=4, sampler=torch.utils.data.WeightedRandomSampler(weights, 90), num_workers=1)
+    validation = torch.utils.data.DataLoader(Tokens(), batch_size=7)
+
+    def evaluate():
+        evaluation = run.evaluate(validation)
+        second.eval()
+        with torch.no_grad():
+            for x, lengths in evaluation:
+                error = (second(first(x)) - x).square().mean(1)
+                evaluation.add(error=(error * lengths).sum(), tokens=lengths.sum())
+                evaluation.collect(error.max())
+        second.train()
+        sums = evaluation.sums()
+        worst = evaluation.collected() if sums else None
+        return None if worst is None else (sums["error"] / sums["tokens"], float(max(worst)))
+
+    for step in run.steps(steps):
+        found = evaluate() if step.number % 10 == 5 else None
+        for x, lengths in step.micro_batches(loader):
+            mask = torch.arange(8) < lengths[:, None]
+            tokens = int(mask.sum())
+            step.backward((first(x) - x).square()[mask].mean(), weight=tokens)
+            step.backward(0.5 * (second(first(x)) - x).square()[mask].mean(), weight=tokens)
+        if step.commit(optimizers=adam if step.number % 3 else [adam, sgd], schedule=step.ends_epoch) and found:
+            seen["evaluations"] = [*seen["evaluations"][-4:], *found]
+            if found[0] < seen["best"]:
+                seen["best"] = found[0]
+            else:
+                for group in sgd.param_groups:
+                    group["lr"] *= 0.9
+    print(f"the end: {evaluate()}", flush=True)
+
+
 def main():
     model, steps = sys.argv[1], int(sys.argv[2])
-    {"resnet": resnet, "gpt": gpt, "lora": lora}[model](steps)
+    {"resnet": resnet, "gpt": gpt, "lora": lora, "week": week}[model](steps)
 
 
 if __name__ == "__main__":

@@ -39,8 +39,6 @@ def is_array(value: Any) -> bool:
 
 
 def is_stream(data: Any) -> bool:
-    if isinstance(data, torch.utils.data.DataLoader):
-        return False
     return isinstance(data, torch.utils.data.IterableDataset) or _stream.is_stream(data)
 
 
@@ -50,16 +48,19 @@ def source(
     num_workers: int,
     keys_from: Callable[[int, int, int], Iterator[_Key]],
     seed: "Seeder",
+    order: Optional[_data.Order] = None,
 ) -> _data.Source:
-    """Returns the source that `data` is.
+    """Returns the source that `data` is; with an order, of a map-style dataset.
 
     keys_from(size, step, v): this worker's micro-batches from (step, v) on, of a dataset of `size`, if its share stays as it is.
     """
-    if isinstance(data, torch.utils.data.DataLoader):
-        raise Error(
-            "step.micro_batches() takes the dataset, not a DataLoader: Ringmaster chooses the samples of each micro-batch. Write "
-            "step.micro_batches(loader.dataset, collate_fn=loader.collate_fn, num_workers=loader.num_workers)"
-        )
+    if order is not None:
+        assert collate is not None
+        if num_workers > 0:
+            return _ReadAhead(data, collate, num_workers, keys_from, seed, order)
+        samples = _data.Samples(data, collate)
+        samples.size, samples.order = order.size, order
+        return samples
     if isinstance(data, torch.utils.data.TensorDataset) and collate is None and num_workers == 0:
         data = data.tensors
     if collate is None and num_workers == 0 and _data.is_arrays(data, is_array):
@@ -148,8 +149,10 @@ class _ReadAhead(_data.Source):
         num_workers: int,
         keys_from: Callable[[int, int, int], Iterator[_Key]],
         seed: "Seeder",
+        order: Optional[_data.Order] = None,
     ) -> None:
-        self.size = _data.length(dataset)
+        self.size = _data.length(dataset) if order is None else order.size
+        self.order = order
         self._keys = _Keys(keys_from, self.size)
         self._loader: torch.utils.data.DataLoader[Any] = torch.utils.data.DataLoader(
             _Fetcher(dataset, collate, seed, seed.micro_batches),
@@ -191,6 +194,38 @@ class _ReadAhead(_data.Source):
         # The processes end with their iterator.
         self._batches = iter(())
         self._loader._iterator = None
+
+
+def evaluated(
+    dataset: Any,
+    collate: Optional[Callable[[List[Any]], Any]],
+    num_workers: int,
+    keys: Sequence[_Key],
+    seed: "Seeder",
+) -> Iterator[Any]:
+    """Yields the batches of these keys, whose random numbers depend on the key alone."""
+    if isinstance(dataset, torch.utils.data.TensorDataset) and collate is None:
+        dataset = dataset.tensors
+    if collate is None and num_workers == 0 and _data.is_arrays(dataset, is_array):
+        arrays = _data.Arrays(dataset, take)
+        for key in keys:
+            seed(key[0], key[1])
+            yield arrays.get(*key)
+        return
+    fetcher = _Fetcher(dataset, collate or torch.utils.data.default_collate, seed, seed.micro_batches)
+    loader: torch.utils.data.DataLoader[Any] = torch.utils.data.DataLoader(
+        fetcher,
+        sampler=keys,
+        batch_size=None,
+        collate_fn=_as_is,
+        num_workers=num_workers,
+        worker_init_fn=_die_with_parent,
+    )
+    for key, batch in zip(keys, loader):
+        if isinstance(batch, _Raised):
+            batch.reraise()
+        seed(key[0], key[1])
+        yield batch
 
 
 def _as_is(batch: Any) -> Any:

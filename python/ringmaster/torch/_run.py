@@ -11,9 +11,9 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optio
 import torch
 
 from .. import _data, _native, _run, _safetensors, _state
-from .._errors import Error
+from .._errors import EXIT_DEVICE, EXIT_MEMORY, Error
 from . import _data as _datasets
-from . import _objects, _scaler, _schedulers, _tensors, _undo, _weights
+from . import _evaluation, _loaders, _objects, _scaler, _schedulers, _tensors, _undo, _weights
 from ._buffers import POLICIES, Buffers
 from ._watch import Watch
 
@@ -209,6 +209,66 @@ class Run(_run.Run[Step]):
 
         return _audit.audit_all(compute, self._objects, lambda: self._seed_micro_batch(number, 0), gather)
 
+    def evaluate(
+        self,
+        dataset: Any,
+        *,
+        batch_size: Optional[int] = None,
+        collate_fn: Optional[Callable[[List[Any]], Any]] = None,
+        num_workers: int = 0,
+    ) -> _evaluation.Evaluation:
+        """Divides the batches of a dataset among the workers, for an evaluation whose results are exact and equal on all.
+
+        dataset: arrays, a map-style dataset, or a DataLoader, whose dataset, collate_fn, batch_size and num_workers are taken. Its
+                 samples come in their order, batch_size at a time.
+        Call it at the top of a step, before step.micro_batches, on all workers in the same steps, and let its loop run to the end. If
+        the step is interrupted, the results are None, and the step is attempted again. Before and after the loop over the steps,
+        each worker evaluates all batches. The program puts the model into eval() and back, and uses torch.no_grad().
+        """
+        if isinstance(dataset, torch.utils.data.DataLoader):
+            if dataset.batch_size is None or collate_fn is not None or num_workers != 0:
+                raise Error("run.evaluate(DataLoader): it needs a batch_size, and run.evaluate then takes no collate_fn or num_workers")
+            batch_size = batch_size or dataset.batch_size
+            dataset, collate_fn, num_workers = dataset.dataset, dataset.collate_fn, dataset.num_workers
+        if batch_size is None or batch_size < 1:
+            raise Error(f"run.evaluate(batch_size={batch_size}): a batch has at least one sample")
+        if _datasets.is_stream(dataset):
+            raise Error(f"run.evaluate: {type(dataset).__name__} is a stream; it takes a dataset with a length, whose batches can be divided")
+        if _data.is_arrays(dataset, _datasets.is_array):
+            size = _data.Arrays(dataset, _datasets.take).size
+        else:
+            size = _data.length(dataset)
+        assert size is not None
+        step = self._step if self._in_loop else None
+        if step is not None and (step._iterated or step._committed):
+            raise Error("run.evaluate was called after step.micro_batches(...): call it at the top of a step, before")
+        number, rank, world = (0, 0, 1) if step is None else (step.number, self.rank, self.world)
+        first = _evaluation.first_number(self.settings.micro_batches)
+        keys = [
+            (number, first + batch, list(range(batch * batch_size, min(size, (batch + 1) * batch_size))))
+            for batch in range(rank, -(-size // batch_size), world)
+        ]
+
+        def batches() -> Iterator[Tuple[int, Any]]:
+            read = _datasets.evaluated(dataset, collate_fn, num_workers, keys, self._seeder)
+            for (_, batch, _), value in zip(keys, read):
+                self.heartbeat()
+                yield batch, value
+
+        def gather(mine: bytes) -> Optional[List[bytes]]:
+            assert step is not None
+            if step._interrupted:  # by an earlier exchange of this step
+                return None
+            every = self._native.gather(mine, self.world)
+            step._interrupted = every is None
+            return every
+
+        def finish() -> None:
+            # What the code draws next does not depend on this worker's batches.
+            self._seed_micro_batch(number, self.settings.micro_batches + 1)
+
+        return _evaluation.Evaluation(batches(), None if step is None else gather, finish)
+
     def close(self) -> None:
         for hook in self._hooks:
             hook.remove()
@@ -301,6 +361,12 @@ class Run(_run.Run[Step]):
     def _source(
         self, data: Any, collate: Optional[Callable[[List[Any]], Any]], num_workers: int
     ) -> _data.Source:
+        order = None
+        if isinstance(data, torch.utils.data.DataLoader):
+            if collate is not None or num_workers != 0:
+                raise Error("step.micro_batches(DataLoader) takes neither collate_fn nor num_workers: the loader has its own")
+            parts = _loaders.parts_of(data, self.settings)
+            data, collate, num_workers, order = parts.dataset, parts.collate, parts.num_workers, parts.order
         if _datasets.is_stream(data):
             if num_workers != 0:
                 raise Error(
@@ -308,7 +374,8 @@ class Run(_run.Run[Step]):
                     "leave it out, or pass a map-style dataset"
                 )
             return self._stream(data, collate or torch.utils.data.default_collate)
-        return _datasets.source(data, collate, num_workers, self._keys_from, self._seeder)
+        keys_from = functools.partial(self._keys_from, order)
+        return _datasets.source(data, collate, num_workers, keys_from, self._seeder, order)
 
     def _seed(self, seed: int) -> None:
         _datasets.seed_all(seed)
@@ -335,20 +402,24 @@ class Run(_run.Run[Step]):
 
     def _exit_code(self, error: BaseException) -> Optional[int]:
         if isinstance(error, torch.cuda.OutOfMemoryError):  # torch.OutOfMemoryError, which is newer
-            return 71
+            return EXIT_MEMORY
+        if isinstance(error, RuntimeError) and "DefaultCPUAllocator: can't allocate memory" in str(error):
+            return EXIT_MEMORY
         if isinstance(error, getattr(torch, "AcceleratorError", ())):
-            return 74
+            return EXIT_DEVICE
         if isinstance(error, RuntimeError) and _datasets.lost_reader(error):
-            return 71
+            return EXIT_MEMORY
         return super()._exit_code(error)
 
-    def _keys_from(self, size: int, step: int, v: int) -> Iterator[Tuple[int, int, List[int]]]:
+    def _keys_from(
+        self, order: Optional[_data.Order], size: int, step: int, v: int
+    ) -> Iterator[Tuple[int, int, List[int]]]:
         """Yields what this worker computes from (step, v) on if its share stays as it is."""
         assert self._step is not None
         share = self._step._share
         while True:
             for micro_batch in range(v, share.stop):
-                indices, _ = self._samples(step, micro_batch, size)
+                indices, _ = self._samples(step, micro_batch, size, order)
                 if indices:
                     yield step, micro_batch, indices
             step, v = step + 1, share.start
