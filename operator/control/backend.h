@@ -46,8 +46,11 @@ struct Snapshot {
 class View {
  public:
   virtual ~View() = default;
-  // Returns nullopt when no such job is known.
+  // Returns nullopt when no such job is known. Changes nothing that another observation could show.
   virtual std::optional<Snapshot> Observe(const Key& key) const = 0;
+  // Returns the same, for the next decision about the job: with it the job takes, keeps or gives up its turn
+  // in the queue for room.
+  virtual std::optional<Snapshot> TakeTurn(const Key& key) { return Observe(key); }
   // Returns the revision up to which the view includes all objects of this kind that belong to this job.
   // Namespaces may be watched separately, so the revision differs between jobs.
   virtual Revision Seen(Kind kind, const Key& key) const = 0;

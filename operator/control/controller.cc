@@ -65,7 +65,7 @@ std::optional<Kind> KindOf(const core::Action& action) {
   return std::nullopt;
 }
 
-Controller::Controller(const View& view, Options options)
+Controller::Controller(View& view, Options options)
     : view_(view), options_(std::move(options)), backoff_(options_.seed) {}
 
 void Controller::On(const ControlEvent& event, Time now) {
@@ -105,7 +105,7 @@ void Controller::Reconcile(const Key& key, Time now) {
   }
   state.stale_since.reset();
 
-  auto snapshot = view_.Observe(key);
+  auto snapshot = view_.TakeTurn(key);
   if (!snapshot) {
     states_.erase(key);
     freshness_.Forget(key);

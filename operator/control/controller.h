@@ -112,7 +112,7 @@ class Controller {
   };
 
   // `view` must outlive the controller.
-  Controller(const View& view, Options options);
+  Controller(View& view, Options options);
 
   void On(const ControlEvent& event, Time now);
   std::vector<Command> TakeCommands(Time now);
@@ -166,7 +166,7 @@ class Controller {
   void Retry(const Key& key, Time now);
   void Done(const Key& key, Time now);
 
-  const View& view_;
+  View& view_;
   Options options_;
   WorkQueue<Key> queue_;
   Freshness freshness_;

@@ -77,7 +77,7 @@ class KubeBackendTest : public testing::Test {
   void AwaitRoom(const Key& key) {
     ASSERT_TRUE(Eventually([&] { return FitOf(key).room == 2; })) << FitOf(key).missing;
   }
-  core::Fit FitOf(const Key& key) { return backend_->Observe(key)->observed.fit; }
+  core::Fit FitOf(const Key& key) { return backend_->TakeTurn(key)->observed.fit; }
   Json PlainPod(const std::string& name) {
     return {{"apiVersion", "v1"},
             {"kind", "Pod"},

@@ -12,6 +12,7 @@
 //   gang_room.cc  the same for a gang of several shapes
 //   room_queue.cc whose turn it is among the gangs that wait for room
 //   preemption.cc which jobs make room for the first of them
+//   room_planner.cc all of this in one: the room, the queue, reservations and preemption
 //
 // Everything in this folder is pure, except Capacity: no I/O, no clock, no threads.
 #pragma once

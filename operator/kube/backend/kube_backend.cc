@@ -139,7 +139,7 @@ KubeBackend::KubeBackend(ApiClient& client, Options options)
            [this](const std::string& name, const auto&, const auto&) { OnClaimTemplate(name); }}),
       services_(ObjectHooks(interners_, [this](const std::string& job) { OnObject(job); })),
       config_maps_(ObjectHooks(interners_, [this](const std::string& job) { OnObject(job); })),
-      waiting_({Duration(kShareSpan).count(), options_.namespace_weights}),
+      planner_({Duration(kShareSpan).count(), options_.namespace_weights}),
       gate_(std::make_shared<Gate>()),
       reflectors_(client, options_.watch, [this](Time now) { return Housekeeping(now); }) {
   for (const GangApi api : kGangApis)
@@ -368,7 +368,7 @@ Time KubeBackend::Housekeeping(Time now) {
     std::vector<std::string> ready;
     {
       MutexLock lock(mutex_);
-      ready = waiting_.Ready(capacity_, *sweep);
+      ready = planner_.Ready(*sweep);
     }
     for (const std::string& job : ready) Notify(job);
   }
@@ -382,11 +382,11 @@ void KubeBackend::ForgetUnusedNodes() {
   missing_nodes_.KeepOnly(owners_on_);
 }
 
-void KubeBackend::Notify(const std::string& job) const {
+void KubeBackend::Notify(const std::string& job) {
   std::vector<std::function<void(const Key&)>> subscribers;
   {
     MutexLock lock(mutex_);
-    holders_.Changed(job);
+    planner_.HolderChanged(job);
     subscribers = subscribers_;
   }
   const Key key = Key::Parse(job);
@@ -457,10 +457,16 @@ KubeBackend::JobState& KubeBackend::StateOf(const JobRecord& job) const {
     return late_;
   }
   JobState& state = job_states_[name];
-  GiveUpPlaces(state);
   state = JobState();
   state.uid = job.uid;
   return state;
+}
+
+bool KubeBackend::LearnJob(const std::string& name) {
+  const Job job = jobs_.Get(name);
+  if (!job) return false;
+  const bool may_wait = job->spec->problem.empty() && core::MayWaitForVictims(job->Job(), job->status);
+  return planner_.SetJob(name, job->uid, may_wait, job->status);
 }
 
 bool KubeBackend::IsStored(const JobRecord& job) const {

@@ -20,9 +20,9 @@
 //    objects exist with that mark, also for the next process. A change of the certificate authority makes all
 //    marks outdated. The ports of a job on hostNetwork are part of its marks, and so is the attempt's gang
 //    provider.
-//  - ReserveRoom and Observed::fit know the free capacity from all nodes and all pods (core/capacity.h). Each
-//    Observe also notes whether the job waits for room (core/room_queue.h); when capacity becomes free, the
-//    jobs that would find room are notified.
+//  - ReserveRoom and Observed::fit know the free capacity from all nodes and all pods (core/planner/room_planner.h).
+//    Each TakeTurn also notes whether the job waits for room; when capacity becomes free, the jobs that would
+//    find room are notified.
 // Jobs that cannot be decoded are observed as invalid (core/model.h). Jobs with another spec.managedBy are
 // ignored.
 //
@@ -57,8 +57,7 @@
 #include "operator/core/capacity/label_selector.h"
 #include "operator/core/goodput_meter.h"
 #include "operator/core/job_counts.h"
-#include "operator/core/queue/preemption.h"
-#include "operator/core/queue/room_queue.h"
+#include "operator/core/planner/room_planner.h"
 #include "operator/kube/api_client.h"
 #include "operator/kube/backend/decode_workload.h"
 #include "operator/kube/backend/gang_apis.h"
@@ -154,6 +153,7 @@ class KubeBackend final : public control::Backend {
   void SetReport(const control::Key& key, const std::string& uid, rendezvous::Report report);
 
   std::optional<control::Snapshot> Observe(const control::Key& key) const override;
+  std::optional<control::Snapshot> TakeTurn(const control::Key& key) override;
   control::Revision Seen(control::Kind kind, const control::Key& key) const override;
   std::vector<control::Key> Keys() const override;
   void Execute(control::Write write, std::function<void(Result<control::Revision>)> done) override;
@@ -194,15 +194,6 @@ class KubeBackend final : public control::Backend {
     int64_t ports_tried_attempt = 0;  // there were ports for it; 0: not known of any
     int64_t tried_attempt = 0;        // the API server would admit its pods; 0: not known of any
     int64_t whole_attempt = 0;        // its gang has been placed whole; 0: none
-    int64_t reserved_attempt = 0;
-    std::vector<std::string> reserved;        // pods, by their names in capacity_
-    core::RoomQueue::Standing standing;       // when its room was looked for the last time
-    std::optional<Time> room_since;           // since when it has room that it has not reserved
-    bool looked = false;                      // for its room, by this process
-    bool wants_room = false;                  // then it did
-    std::optional<core::Preemption> request;  // room that another job asks for
-    int64_t request_attempt = 0;              // of this attempt
-    std::string preempts;                     // the jobs that make room for it
     int64_t domain_attempt = 0;
     std::map<std::string, std::string> domain;        // by label, of that attempt; without a reservation
     std::map<int32_t, core::Capacity::Shape> shapes;  // of the pods that it would create, by kind of rank
@@ -225,6 +216,13 @@ class KubeBackend final : public control::Backend {
                        const std::shared_ptr<const PriorityClassRecord>& after);
 
   // Parts of a snapshot.
+  // What an observation finds apart from the room for the job.
+  struct Look {
+    std::optional<control::Snapshot> snapshot;  // nullopt: there is no such job
+    Job job;                                    // null: no room is looked for
+    wiring::Gang gang = wiring::Gang::kNone;
+  };
+  Look Read(const control::Key& key) const;
   // Returns the pods of the job with this uid, and those that belong to no job or to an earlier one.
   std::pair<std::vector<core::Pod>, std::vector<core::Pod>> PodsOf(const control::Key& key,
                                                                    const std::string& uid) const;
@@ -237,8 +235,6 @@ class KubeBackend final : public control::Backend {
   wiring::Gang GangOf(const JobRecord& job) const;
   // The marks of the job's objects.
   std::vector<std::string> MarksOf(const JobRecord& job) const;
-  // Also notes whether the job waits for room.
-  core::Fit FitOf(const JobRecord& job, const core::Observed& observed) const;
   // Returns the shape of the attempt's pods of this kind of rank that have no node: as admission left them,
   // or as rendered.
   core::Capacity::Shape ShapeOf(const JobRecord& job, int64_t attempt, int32_t rank,
@@ -248,9 +244,23 @@ class KubeBackend final : public control::Backend {
   // Returns the shape without the domain that was chosen for the pod. `rendered`: as it is without one.
   core::Capacity::Shape WithoutDomain(const JobRecord& job, core::Capacity::Shape shape,
                                       const core::PodShape& rendered) const;
-  // core::Fit::stranded.
-  std::vector<int32_t> StrandedIn(const JobRecord& job, const core::Observed& observed,
-                                  const std::vector<std::string>& excluded_nodes) const;
+  // Sets the gang's pods that may use one domain only.
+  void FindBound(const JobRecord& job, const core::Observed& observed,
+                 const std::vector<std::string>& excluded_nodes, core::RoomPlanner::Gang& gang) const;
+  // What the room for a gang is looked for with.
+  struct RoomInputs {
+    core::Observed begun;  // the observation with a ledger that has begun
+    core::RoomPlanner::Gang gang;
+    std::string claims_note;
+    bool unread = false;
+    bool has_devices = false;
+    // Adds to a Fit what the planner does not know.
+    void Complete(core::Fit& fit) const {
+      fit.claims_note = claims_note;
+      fit.unread = unread;
+    }
+  };
+  RoomInputs RoomInputsOf(const JobRecord& job, const core::Observed& observed) const;
   std::optional<core::TopologySpread> SpreadOf(const JobRecord& job, const core::Observed& observed) const;
   // Why the job's required topology cannot be met by any node; empty: it can.
   std::string MissingTopology(const JobRecord& job) const;
@@ -258,15 +268,10 @@ class KubeBackend final : public control::Backend {
   void ChooseDomain(const JobRecord& job, const core::CreatePod& action, wiring::Context& context) const;
   // The name of a pod in the capacity.
   static std::string PlaceName(const JobRecord& job, int64_t attempt, int32_t rank);
-  // Pods that wait for room and are alike.
-  struct Alike {
-    std::vector<int32_t> ranks;
-    core::Capacity::Shape shape;
-    bool created = false;  // they exist, and keep their shape
-  };
   // Returns the ranks by kind, in their order.
-  std::vector<Alike> ByKind(const JobRecord& job, int64_t attempt, const std::vector<int32_t>& ranks,
-                            const std::vector<std::string>& excluded_nodes) const;
+  std::vector<core::RoomPlanner::Alike> ByKind(const JobRecord& job, int64_t attempt,
+                                               const std::vector<int32_t>& ranks,
+                                               const std::vector<std::string>& excluded_nodes) const;
   // The pods of this attempt, if the shape has a topology key.
   std::vector<std::string> PeersOf(const JobRecord& job, int64_t attempt, const core::PodShape& shape) const;
   std::optional<core::PrepareGang> PreparedOf(const JobRecord& job) const;
@@ -286,8 +291,6 @@ class KubeBackend final : public control::Backend {
   PriorityClassRecord PriorityClassOf(const JobRecord& job) const;
   // Sets which room others ask for, and who makes room for this job.
   void ReadPreemption(const JobRecord& job, core::Observed& observed) const;
-  // Whether the job that this preemption names still waits for room.
-  bool PreemptorWaits(const core::Preemption& preemption) const;
   // Returns what this job holds; nullopt: nothing. `head`: of the queue.
   std::optional<core::RoomHolder> HolderOf(const std::string& name, const std::string& head) const;
 
@@ -368,11 +371,11 @@ class KubeBackend final : public control::Backend {
   // Whether the job with this uid still exists. With the lock held, what is noted of it then is removed when
   // it is deleted (OnJob).
   bool IsStored(const JobRecord& job) const RM_REQUIRES(mutex_);
-  // Gives up the places reserved for the job. Returns true if there were any.
-  bool GiveUpPlaces(JobState& state) const RM_REQUIRES(mutex_);
+  // Reports the job, as it is stored, to the planner. Returns whether places became free.
+  bool LearnJob(const std::string& name) RM_REQUIRES(mutex_);
   // Brings the indexes of suspected nodes up to date. `job`: as it is stored; null: gone.
   void IndexSuspects(const std::string& name, const Job& job) RM_REQUIRES(mutex_);
-  void Notify(const std::string& job) const;
+  void Notify(const std::string& job);
   void CapacityChanged();
   // Something changed that decides who makes room for whom.
   void PlanSoon();
@@ -402,7 +405,7 @@ class KubeBackend final : public control::Backend {
   // Reads those again that jobs wait for.
   void ReadMissingQueues();
   // Notes whether the job has a group of coscheduling that waits for nodes.
-  void NoteSleeper(const JobRecord& job, wiring::Gang gang, const core::Observed& observed) const
+  void NoteSleeper(const JobRecord& job, wiring::Gang gang, const core::Observed& observed)
       RM_REQUIRES(mutex_);
   void WakeGroup(const std::string& job);
   void OnKueue(bool served);
@@ -445,7 +448,7 @@ class KubeBackend final : public control::Backend {
   // Whether a job waits for an API that the API server does not serve.
   bool WaitsForApi() const RM_REQUIRES(mutex_);
   // Notifies the jobs that have a queue.
-  void NotifyQueued() const;
+  void NotifyQueued();
   void DiscoverBy(Time at);
   static Error NotLeading();
   Collection Watched(Resource resource, std::string label_selector = {}, bool metadata_only = false);
@@ -494,10 +497,8 @@ class KubeBackend final : public control::Backend {
   mutable MissingNodes missing_nodes_ RM_GUARDED_BY(mutex_);
   std::deque<std::pair<Time, std::string>> progress_due_ RM_GUARDED_BY(mutex_);  // jobs to notify, and when
   std::string authority_pem_ RM_GUARDED_BY(mutex_);
-  uint64_t authority_ RM_GUARDED_BY(mutex_) = 0;  // its hash
-  // Queries bring them up to date.
-  mutable core::Capacity capacity_ RM_GUARDED_BY(mutex_);
-  mutable core::RoomQueue waiting_ RM_GUARDED_BY(mutex_);
+  uint64_t authority_ RM_GUARDED_BY(mutex_) = 0;     // its hash
+  core::RoomPlanner planner_ RM_GUARDED_BY(mutex_);  // Notify notes which jobs have changed
   std::map<std::string, std::set<std::string>> suspected_ RM_GUARDED_BY(mutex_);  // node -> jobs
   std::map<std::string, std::set<std::string>> suspects_of_
       RM_GUARDED_BY(mutex_);  // job -> nodes; no empty sets
@@ -505,15 +506,12 @@ class KubeBackend final : public control::Backend {
   int64_t worker_pods_ RM_GUARDED_BY(mutex_) = 0;
   // node -> owner -> its pods there; no zeros
   std::map<std::string, std::map<std::shared_ptr<const Owner>, int64_t>> owners_on_ RM_GUARDED_BY(mutex_);
-  mutable bool capacity_changed_ RM_GUARDED_BY(mutex_) = false;  // since last_sweep_
+  bool capacity_changed_ RM_GUARDED_BY(mutex_) = false;  // since last_sweep_
   Time last_sweep_ RM_GUARDED_BY(mutex_) = Time::min();
-  mutable bool plan_due_ RM_GUARDED_BY(mutex_) = false;
+  bool plan_due_ RM_GUARDED_BY(mutex_) = false;
   Time last_plan_ RM_GUARDED_BY(mutex_) = Time::min();
-  std::set<std::string> requested_ RM_GUARDED_BY(mutex_);    // jobs with a request for room
-  std::set<std::string> preempted_ RM_GUARDED_BY(mutex_);    // jobs that gave up room for others
-  mutable core::RoomHolders holders_ RM_GUARDED_BY(mutex_);  // Notify notes which of them have changed
-  PortTable host_ports_ RM_GUARDED_BY(mutex_);               // by namespace/name
-  bool pods_changed_ RM_GUARDED_BY(mutex_) = false;          // since last_trim_
+  PortTable host_ports_ RM_GUARDED_BY(mutex_);       // by namespace/name
+  bool pods_changed_ RM_GUARDED_BY(mutex_) = false;  // since last_trim_
   Time last_trim_ RM_GUARDED_BY(mutex_){};
   GangApis gang_apis_ RM_GUARDED_BY(mutex_);
   std::map<GangApi, bool> doubtful_ RM_GUARDED_BY(mutex_);  // the last answer was another version, or none
@@ -523,7 +521,7 @@ class KubeBackend final : public control::Backend {
   LeaseView volcano_lease_ RM_GUARDED_BY(mutex_);
   Time volcano_at_ RM_GUARDED_BY(mutex_) = Time::min();         // when to read it again
   std::set<std::string> missing_queues_ RM_GUARDED_BY(mutex_);  // of Volcano, that jobs name
-  mutable SleepingGroups sleeping_ RM_GUARDED_BY(mutex_);
+  SleepingGroups sleeping_ RM_GUARDED_BY(mutex_);
   std::optional<bool> kueue_ RM_GUARDED_BY(mutex_);  // whether Kueue's API is served; unset: no answer yet
   bool kueue_doubtful_ RM_GUARDED_BY(mutex_) = false;
   std::set<std::string> failed_lists_ RM_GUARDED_BY(mutex_);  // of Kueue's kinds that could not be listed

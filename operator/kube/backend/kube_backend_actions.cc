@@ -123,8 +123,9 @@ Json KubeBackend::PodFor(const JobRecord& job, const core::CreatePod& action) co
   bool elsewhere = false;
   {
     MutexLock lock(mutex_);
-    const core::Capacity::Shape held = capacity_.ReservedFor(job.key.namespace_ + "/" + action.name);
-    elsewhere = held ? held == shape : capacity_.RoomFor(shape, 1, peers) > 0;
+    const core::Capacity::Shape held =
+        planner_.capacity().ReservedFor(job.key.namespace_ + "/" + action.name);
+    elsewhere = held ? held == shape : planner_.RoomFor(shape, 1, peers) > 0;
   }
   return render(elsewhere ? strict : context);
 }
@@ -140,7 +141,7 @@ void KubeBackend::Perform(const Job& job, const control::Write& write, const cor
     bool has_place = false;
     {
       MutexLock lock(mutex_);
-      has_place = capacity_.ReservedFor(space + "/" + action.name) != nullptr;
+      has_place = planner_.capacity().ReservedFor(space + "/" + action.name) != nullptr;
     }
     if (!has_place) return done(Error{Code::kConflict, "no place is reserved for " + action.name});
   }

@@ -6,7 +6,6 @@
 #include <set>
 #include <utility>
 
-#include "operator/core/decide/decide.h"
 #include "operator/kube/backend/kube_backend.h"
 
 namespace ringmaster::kube {
@@ -19,15 +18,9 @@ void KubeBackend::OnJob(const Job& before, const Job& after) {
     // The stored job: hooks of one object may run in another order than its changes.
     const Job current = jobs_.Get(name);
     IndexSuspects(name, current);
-    if (current && current->status.ledger.preemption)
-      preempted_.insert(name);
-    else
-      preempted_.erase(name);
+    freed = current ? LearnJob(name) : planner_.RemoveJob(name);
     if (const auto known = job_states_.find(name); known != job_states_.end()) {
       JobState& state = known->second;
-      const bool keeps = current && current->uid == state.uid &&
-                         core::MayReserve(current->status.ledger, state.reserved_attempt);
-      freed = !keeps && GiveUpPlaces(state);
       if (current && current->status.ended()) state.goodput.Reset();
       if (!current || current->uid != state.uid) {
         job_states_.erase(known);
@@ -38,7 +31,6 @@ void KubeBackend::OnJob(const Job& before, const Job& after) {
       sleeping_.Set(name, false, Now());
       devices_.jobs.erase(name);
     }
-    if (!current || current->status.ended()) waiting_.Remove(name, capacity_);
   }
   if (freed) CapacityChanged();
   bool unserved = false;
@@ -126,15 +118,15 @@ void KubeBackend::OnNode(const std::string& name, const std::shared_ptr<const No
   if (!before || !after || before->facts != after->facts) {
     {
       MutexLock lock(mutex_);
-      const uint64_t labels = capacity_.label_version();
+      const uint64_t labels = planner_.capacity().label_version();
       if (after) {
         PlaceNode(*after);
         was_missing = missing_nodes_.Found(name);
       } else {
-        capacity_.RemoveNode(name);
+        planner_.capacity().RemoveNode(name);
         devices_.nodes.erase(name);
       }
-      labels_changed = capacity_.label_version() != labels;
+      labels_changed = planner_.capacity().label_version() != labels;
     }
     CapacityChanged();
   }

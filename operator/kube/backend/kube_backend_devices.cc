@@ -211,7 +211,7 @@ void KubeBackend::RecountDevices(bool inventory) {
     }
     for (const std::string& name : pods) PlacePod(name, pods_.Get(name));
     if (inventory) jobs = devices_.jobs;
-    if (changed) waiting_.Refresh(capacity_);
+    if (changed) planner_.Refresh();
   }
   if (changed) CapacityChanged();
   for (const std::string& job : jobs) Notify(job);
@@ -227,7 +227,7 @@ void KubeBackend::PlaceNode(const NodeRecord& node) {
     devices_.nodes.erase(facts.name);
   else
     devices_.nodes[facts.name] = std::move(more);
-  capacity_.SetNode(std::move(facts));
+  planner_.capacity().SetNode(std::move(facts));
 }
 
 bool KubeBackend::NamesDevices(const core::Resources& requests) const {
@@ -282,11 +282,11 @@ void KubeBackend::PlacePod(const std::string& name, const std::shared_ptr<const 
   if (!pod || pod->ended) {
     if (devices_.pods.erase(name) > 0)
       recount();  // its devices are not those of a pod of the operator any more
-    return capacity_.RemovePod(name);
+    return planner_.capacity().RemovePod(name);
   }
   std::string node = pod->node();
-  if (own == nullptr && !node.empty()) return capacity_.SetPod(name, *pod->requests, node, true);
-  if (own == nullptr) return capacity_.RemovePod(name);
+  if (own == nullptr && !node.empty()) return planner_.capacity().SetPod(name, *pod->requests, node, true);
+  if (own == nullptr) return planner_.capacity().RemovePod(name);
   const bool asks = own->claims || NamesDevices(own->shape ? own->shape->requests : *pod->requests);
   core::PodShape asked;
   if (asks && own->shape) {
@@ -303,18 +303,18 @@ void KubeBackend::PlacePod(const std::string& name, const std::shared_ptr<const 
     if (node.empty() && taken != nullptr && !own->pod.gated && !own->pod.deleting()) node = taken->node;
   }
   if (!node.empty()) {
-    if (!asks) return capacity_.SetPod(name, *pod->requests, node);
+    if (!asks) return planner_.capacity().SetPod(name, *pod->requests, node);
     const core::Resources requests = devices_.room.RequestsOf(
         asked.requests, WithDevices(SpaceOf(name), asked), asked.claims.size(), taken);
-    capacity_.SetPod(name, requests, node);
-    return capacity_.SetRequests(name, requests);
+    planner_.capacity().SetPod(name, requests, node);
+    return planner_.capacity().SetRequests(name, requests);
   }
-  if (own->pod.deleting()) return capacity_.RemovePod(name);
+  if (own->pod.deleting()) return planner_.capacity().RemovePod(name);
   const core::Capacity::Shape shape = CountedLocked(SpaceOf(name), own->shape);
   if (own->pod.gated)
-    capacity_.SetGated(name, shape);
+    planner_.capacity().SetGated(name, shape);
   else
-    capacity_.ExpectPod(name, shape);
+    planner_.capacity().ExpectPod(name, shape);
 }
 
 }  // namespace ringmaster::kube

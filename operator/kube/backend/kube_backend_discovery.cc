@@ -231,7 +231,7 @@ void KubeBackend::ReadMissingQueues() {
 //
 // Housekeeping runs soon after the pods of a gang have changed, and from then on when the gang is due.
 
-void KubeBackend::NoteSleeper(const JobRecord& job, wiring::Gang gang, const core::Observed& observed) const {
+void KubeBackend::NoteSleeper(const JobRecord& job, wiring::Gang gang, const core::Observed& observed) {
   const bool waits =
       gang == wiring::Gang::kCoscheduling &&
       std::any_of(observed.pods.begin(), observed.pods.end(), [&](const core::Pod& pod) {

@@ -531,7 +531,7 @@ void KubeBackend::Perform(const Job& job, const control::Write& write, const cor
   if (!job->spec->job.autoscaler) {
     MutexLock lock(mutex_);
     for (const core::PodRef& ref : gated)
-      if (!capacity_.ReservedFor(write.key.namespace_ + "/" + ref.name))
+      if (!planner_.capacity().ReservedFor(write.key.namespace_ + "/" + ref.name))
         return done(Error{Code::kConflict, "no place is reserved for " + ref.name});
   }
   std::make_shared<Release>(*this, write.key.namespace_, std::move(gated), std::move(done))->Begin();

@@ -102,7 +102,7 @@ bool KubeBackend::WaitsForKueue() const {
   return std::any_of(jobs.begin(), jobs.end(), [](const Job& job) { return !job->queue.empty(); });
 }
 
-void KubeBackend::NotifyQueued() const {
+void KubeBackend::NotifyQueued() {
   for (const Job& job : jobs_.All())
     if (HasQueue(*job)) Notify(job->key.ToString());
 }

@@ -27,20 +27,21 @@ namespace ringmaster::kube {
 using control::Key;
 using control::Kind;
 
-std::optional<control::Snapshot> KubeBackend::Observe(const Key& key) const {
-  if (IsWithheld(key.namespace_)) return std::nullopt;
+KubeBackend::Look KubeBackend::Read(const Key& key) const {
+  if (IsWithheld(key.namespace_)) return {};
+  Look look;
   const Job job = jobs_.Get(key.ToString());
-  control::Snapshot snapshot;
+  control::Snapshot& snapshot = look.snapshot.emplace();
   core::Observed& observed = snapshot.observed;
   std::tie(observed.pods, observed.strays) = PodsOf(key, job ? job->uid : std::string());
   if (!job) {
     for (const auto& record : workloads_.Group(key.ToString()))
       if (record->workload.held)
         observed.stray_workloads.push_back({record->workload.name, record->workload.uid});
-    if (observed.strays.empty() && observed.stray_workloads.empty()) return std::nullopt;
+    if (observed.strays.empty() && observed.stray_workloads.empty()) return {};
     observed.job.name = key.name;
     observed.job.deleted = true;
-    return snapshot;
+    return look;
   }
   snapshot.job_revision = job->revision;
   observed.job = job->Job();
@@ -48,51 +49,77 @@ std::optional<control::Snapshot> KubeBackend::Observe(const Key& key) const {
   ReadQuota(*job, observed);
   ReadNodes(observed);
   observed.invalid = job->spec->problem;
-  if (!observed.invalid.empty() || job->remote) {
-    MutexLock lock(mutex_);
-    waiting_.Remove(key.ToString(), capacity_);
-    return snapshot;
-  }
+  if (!observed.invalid.empty() || job->remote) return look;
+  look.job = job;
   observed.prepared = PreparedOf(*job);
-  const wiring::Gang gang = GangOf(*job);
-  observed.provider = ProviderOf(gang);
+  look.gang = GangOf(*job);
+  observed.provider = ProviderOf(look.gang);
   const std::string queue = observed.quota ? observed.quota->queue : "";
-  if (!job->status.ended()) observed.preflight = PreflightOf(*job, queue, gang);
-  if (core::ReservesRoom(observed)) {
-    observed.fit = FitOf(*job, observed);
-    observed.untried = IsUntried(*job, observed.status.ledger.attempt);
-    bool plan = false;
-    {
-      MutexLock lock(mutex_);
-      plan = plan_due_;
-    }
-    if (plan) reflectors_.Wake();
-  }
+  if (!job->status.ended()) observed.preflight = PreflightOf(*job, queue, look.gang);
+  if (core::ReservesRoom(observed)) observed.untried = IsUntried(*job, observed.status.ledger.attempt);
   observed.spread = SpreadOf(*job, observed);
-  ReadPreemption(*job, observed);
   MutexLock lock(mutex_);
-  JobState& state = StateOf(*job);
+  const JobState& state = StateOf(*job);
   observed.order = state.order;
-  NoteSleeper(*job, gang, observed);
-  bool freed = false;
-  if (observed.status.ledger.placed) state.whole_attempt = observed.status.ledger.attempt;
-  observed.all_at_once = PlacesAtOnce(gang, gang_apis_);
-  observed.native_on_trial = gang == wiring::Gang::kNative && observed.job.gang == core::GangMode::kAuto &&
-                             options_.gang == core::GangMode::kAuto &&
+  observed.all_at_once = PlacesAtOnce(look.gang, gang_apis_);
+  observed.native_on_trial = look.gang == wiring::Gang::kNative &&
+                             observed.job.gang == core::GangMode::kAuto &&
+                             options_.gang == core::GangMode::kAuto && !observed.status.ledger.placed &&
                              state.whole_attempt != observed.status.ledger.attempt;
-  if (!core::ReservesRoom(observed)) {
-    waiting_.Remove(key.ToString(), capacity_);
-    state.looked = true;
-    state.wants_room = false;
-  }
-  if (!core::KeepsPlaces(observed)) {
-    freed = GiveUpPlaces(state);
-    capacity_changed_ = capacity_changed_ || freed;
-  }
   if (job->spec->job.in_place && state.report) observed.report = *state.report;
-  lock.Unlock();
-  if (freed) reflectors_.Wake();
-  return snapshot;
+  return look;
+}
+
+std::optional<control::Snapshot> KubeBackend::Observe(const Key& key) const {
+  Look look = Read(key);
+  if (!look.job) return std::move(look.snapshot);
+  core::Observed& observed = look.snapshot->observed;
+  if (core::ReservesRoom(observed)) {
+    const RoomInputs inputs = RoomInputsOf(*look.job, observed);
+    MutexLock lock(mutex_);
+    observed.fit = planner_.FitOf(key.ToString(), inputs.gang, inputs.begun);
+    inputs.Complete(observed.fit);
+  }
+  ReadPreemption(*look.job, observed);
+  return std::move(look.snapshot);
+}
+
+std::optional<control::Snapshot> KubeBackend::TakeTurn(const Key& key) {
+  Look look = Read(key);
+  const std::string name = key.ToString();
+  if (!look.job) {
+    MutexLock lock(mutex_);
+    planner_.Leave(name, "", false);
+    return std::move(look.snapshot);
+  }
+  const JobRecord& job = *look.job;
+  core::Observed& observed = look.snapshot->observed;
+  const bool reserves = core::ReservesRoom(observed);
+  const auto inputs = reserves ? std::optional(RoomInputsOf(job, observed)) : std::nullopt;
+  bool wake = false;
+  {
+    MutexLock lock(mutex_);
+    if (IsStored(job) && !planner_.Knows(name, job.uid)) LearnJob(name);
+    if (reserves) {
+      core::RoomPlanner::Turn turn = planner_.Update(name, job.uid, inputs->gang, inputs->begun, Now());
+      observed.fit = std::move(turn.fit);
+      inputs->Complete(observed.fit);
+      if (inputs->has_devices && IsStored(job)) devices_.jobs.insert(name);
+      plan_due_ = plan_due_ || turn.plan;
+      wake = plan_due_;
+    } else {
+      planner_.Leave(name, job.uid, true);
+    }
+    if (!core::KeepsPlaces(observed) && planner_.GiveUpPlaces(name, job.uid)) {
+      capacity_changed_ = true;
+      wake = true;
+    }
+    NoteSleeper(job, look.gang, observed);
+    if (observed.status.ledger.placed) StateOf(job).whole_attempt = observed.status.ledger.attempt;
+  }
+  if (wake) reflectors_.Wake();
+  ReadPreemption(job, observed);
+  return std::move(look.snapshot);
 }
 
 std::optional<core::Pod> KubeBackend::FindPod(const Key& key, const std::string& name) const {

@@ -11,7 +11,6 @@
 #include <map>
 #include <utility>
 
-#include "operator/core/capacity/gang_room.h"
 #include "operator/core/decide/decide.h"
 #include "operator/kube/backend/kube_backend.h"
 
@@ -79,10 +78,10 @@ std::string KubeBackend::MissingTopology(const JobRecord& job) const {
   // An autoscaler may add nodes that have it.
   if (key.empty() || job.spec->job.autoscaler || !nodes_.synced()) return "";
   MutexLock lock(mutex_);
-  if (!capacity_.has_nodes() || capacity_.labels().contains(key)) return "";
+  if (!planner_.capacity().has_nodes() || planner_.capacity().labels().contains(key)) return "";
   constexpr size_t kMaxNamed = 10;
   std::vector<std::string> labels;
-  for (const auto& [label, nodes] : capacity_.labels())
+  for (const auto& [label, nodes] : planner_.capacity().labels())
     if (SaysWhere(label) && labels.size() < kMaxNamed) labels.push_back(label);
   return fmt::format("scheduling.topology.required is {}, and no node has this label; {}", key,
                      labels.empty() ? "nor has any node another one that names a zone, rack or switch"
@@ -97,27 +96,23 @@ core::Capacity::Shape KubeBackend::WithoutDomain(const JobRecord& job, core::Cap
   return free == *shape ? shape : interners_.shapes.Intern(std::move(free));
 }
 
-std::vector<int32_t> KubeBackend::StrandedIn(const JobRecord& job, const core::Observed& observed,
-                                             const std::vector<std::string>& excluded_nodes) const {
-  if (job.spec->job.TopologyKey().empty()) return {};
+void KubeBackend::FindBound(const JobRecord& job, const core::Observed& observed,
+                            const std::vector<std::string>& excluded_nodes,
+                            core::RoomPlanner::Gang& gang) const {
+  if (job.spec->job.TopologyKey().empty()) return;
   const int64_t attempt = observed.status.ledger.attempt;
-  std::vector<core::BoundToDomain> bound;
-  std::vector<std::string> peers;
   for (const auto& record : pods_.Group(job.key.ToString())) {
     const PodRecord::Own& own = *record->own;
     if (own.owner->uid != job.uid || own.pod.attempt != attempt || record->ended) continue;
-    peers.push_back(PlaceName(job, attempt, own.pod.rank));
+    gang.bound_peers.push_back(PlaceName(job, attempt, own.pod.rank));
     if (own.node || own.pod.deleting() || !own.shape) continue;
     core::Capacity::Shape free =
         WithoutDomain(job, own.shape, *RenderedShape(job, own.pod.rank, excluded_nodes));
     if (free == own.shape) continue;
     const bool refused = own.details && own.details->waiting_reason == core::kUnschedulable;
-    bound.push_back({own.pod.rank, peers.back(), Counted(job.key.namespace_, own.shape),
-                     Counted(job.key.namespace_, free), own.pod.gated, refused});
+    gang.bound.push_back({own.pod.rank, gang.bound_peers.back(), Counted(job.key.namespace_, own.shape),
+                          Counted(job.key.namespace_, free), own.pod.gated, refused});
   }
-  if (bound.empty()) return {};
-  MutexLock lock(mutex_);
-  return core::StrandedPods(capacity_, bound, peers, job.spec->job.topology_required);
 }
 
 void KubeBackend::ChooseDomain(const JobRecord& job, const core::CreatePod& action,
@@ -127,9 +122,10 @@ void KubeBackend::ChooseDomain(const JobRecord& job, const core::CreatePod& acti
   if (keys.empty()) return;
   {
     MutexLock lock(mutex_);
-    if (capacity_.ReservedFor(place) != nullptr) {
+    if (planner_.capacity().ReservedFor(place) != nullptr) {
       for (const std::string& key : keys)
-        if (auto value = capacity_.DomainOf(place, key)) context.domain.emplace(key, *std::move(value));
+        if (auto value = planner_.capacity().DomainOf(place, key))
+          context.domain.emplace(key, *std::move(value));
       return;
     }
   }
@@ -164,7 +160,8 @@ void KubeBackend::ChooseDomain(const JobRecord& job, const core::CreatePod& acti
       state.domain_attempt = action.attempt;
       state.domain.clear();
       for (const auto& [key, shape] : shapes)
-        if (auto value = capacity_.BestFit(shape, action.size)) state.domain.emplace(key, *std::move(value));
+        if (auto value = planner_.BestFit(shape, action.size))
+          state.domain.emplace(key, *std::move(value));
     }
     chosen = state.domain;
   }

@@ -120,7 +120,7 @@ TEST_F(KueueBackend, PlacesAreGivenUpWithTheQuota) {
   stopped["spec"]["active"] = false;
   Json evicted = {{"type", "Evicted"}, {"status", "True"}, {"reason", "Deactivated"}, {"message", "by hand"}};
   stopped["status"]["conditions"].push_back(std::move(evicted));
-  const auto held = [&] { return core::HeldByQuota(backend_->Observe(kKey)->observed); };
+  const auto held = [&] { return core::HeldByQuota(backend_->TakeTurn(kKey)->observed); };
   Line("workloads", "MODIFIED", stopped.dump());
   ASSERT_TRUE(Await(held));
   base_["metadata"]["resourceVersion"] = "32";

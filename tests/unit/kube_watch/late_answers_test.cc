@@ -138,8 +138,10 @@ TEST_F(LateAnswers, AJobThatIsGoneDoesNotWaitForRoom) {
   pod["metadata"]["labels"]["ringmaster.dev/job"] = pod["metadata"]["ownerReferences"][0]["name"] = "c";
   Line("pods", "ADDED", pod.dump());
   const auto missing = [&](const std::string& name) {
-    return backend_->Observe({"ml", name})->observed.fit.missing;
+    return backend_->TakeTurn({"ml", name})->observed.fit.missing;
   };
+  EXPECT_NE(backend_->Observe({"ml", "a"})->observed.fit.missing, "");
+  EXPECT_EQ(backend_->Observe({"ml", "b"})->observed.fit.missing, "") << "an observation takes no turn";
   EXPECT_NE(missing("a"), "");
   EXPECT_EQ(missing("b"), "the room is kept for ml/a, which comes first");
   Line("trainingjobs", "MODIFIED", job("a", 2, 2));
