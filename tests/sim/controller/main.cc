@@ -13,11 +13,26 @@
 #include <cstring>
 #include <string>
 
+#include "planted_mutations.h"
 #include "tests/sim/controller/simulation.h"
 #include "tests/sim/seeds.h"
 
+namespace ringmaster::core {
+
+thread_local Mutation planted = Mutation::kNone;
+
+}  // namespace ringmaster::core
+
 namespace ringmaster::sim {
 namespace {
+
+// The mutations of decisions, then those of the planner's source (mutations.py).
+constexpr int kAllMutations = kMutations + static_cast<int>(core::Mutation::kCount) - 1;
+
+std::string NameOf(int mutation) {
+  return mutation <= kMutations ? MutationName(static_cast<Mutation>(mutation))
+                                : core::kMutations[mutation - kMutations];
+}
 
 struct Flags {
   uint64_t seed = 1;
@@ -29,8 +44,8 @@ struct Flags {
 
 // A number or a name; a word that is neither must not run without any mutation.
 bool ParseMutation(const std::string& value, Flags& flags) {
-  for (int k = 0; k <= kMutations; ++k) {
-    if (value != std::to_string(k) && value != MutationName(static_cast<Mutation>(k))) continue;
+  for (int k = 0; k <= kAllMutations; ++k) {
+    if (value != std::to_string(k) && value != NameOf(k)) continue;
     flags.mutation = k;
     return true;
   }
@@ -63,7 +78,9 @@ bool Parse(int argc, char** argv, Flags& flags) {
 }
 
 // Returns whether a breach was found.
-bool RunSeeds(const Flags& flags, Mutation mutation, bool report) {
+bool RunSeeds(const Flags& flags, int mutation, bool report) {
+  const Mutation decider = mutation <= kMutations ? static_cast<Mutation>(mutation) : Mutation::kNone;
+  core::planted = static_cast<core::Mutation>(mutation <= kMutations ? 0 : mutation - kMutations);
   uint64_t decisions = 0;
   uint64_t crashes = 0;
   uint64_t succeeded = 0;
@@ -73,7 +90,7 @@ bool RunSeeds(const Flags& flags, Mutation mutation, bool report) {
   bool found = false;
   const auto start = std::chrono::steady_clock::now();
   for (uint64_t seed = flags.seed; seed < flags.seed + flags.seeds; ++seed) {
-    const RunResult result = RunSeed(seed, mutation, flags.trace);
+    const RunResult result = RunSeed(seed, decider, flags.trace);
     decisions += result.decisions;
     crashes += result.crashes;
     succeeded += static_cast<uint64_t>(result.succeeded);
@@ -83,8 +100,8 @@ bool RunSeeds(const Flags& flags, Mutation mutation, bool report) {
     if (!result.breach) continue;
     found = true;
     fmt::print("seed {}: {}\n  again: controller_sim --seed {} --mutation {} --trace\n", seed, *result.breach,
-               seed, static_cast<int>(mutation));
-    if (mutation != Mutation::kNone) {  // one is enough
+               seed, mutation);
+    if (mutation != 0) {  // one is enough
       fmt::print("  found with seed number {}\n", seed - flags.seed + 1);
       break;
     }
@@ -105,19 +122,17 @@ int Main(int argc, char** argv) {
   if (!Parse(argc, argv, flags)) {
     fmt::print(stderr,
                "usage: controller_sim [--seed N|today] [--seeds M] [--mutation 0..{}|NAME|all] [--trace]\n",
-               kMutations);
+               kAllMutations);
     return 2;
   }
   if (!flags.all_mutations) {
-    const auto mutation = static_cast<Mutation>(flags.mutation);
-    const bool found = RunSeeds(flags, mutation, true);
-    return found == (mutation != Mutation::kNone) ? 0 : 1;
+    const bool found = RunSeeds(flags, flags.mutation, true);
+    return found == (flags.mutation != 0) ? 0 : 1;
   }
   int missed = 0;
-  for (int k = 1; k <= kMutations; ++k) {
-    const auto mutation = static_cast<Mutation>(k);
-    fmt::print("mutation {} ({}):\n", k, MutationName(mutation));
-    if (RunSeeds(flags, mutation, false)) continue;
+  for (int k = 1; k <= kAllMutations; ++k) {
+    fmt::print("mutation {} ({}):\n", k, NameOf(k));
+    if (RunSeeds(flags, k, false)) continue;
     fmt::print("  NOT CAUGHT in {} seeds\n", flags.seeds);
     missed += 1;
   }

@@ -287,8 +287,6 @@ const char* MutationName(Mutation mutation) {
       return "releases-half-the-gang";
     case Mutation::kForgetsReservations:
       return "forgets-reservations";
-    case Mutation::kKeepsReservations:
-      return "keeps-reservations";
     case Mutation::kNeverWithdraws:
       return "never-withdraws";
     case Mutation::kForgetsExclusion:
@@ -345,10 +343,6 @@ const char* MutationName(Mutation mutation) {
       return "holds-workloads";
     case Mutation::kIgnoresEviction:
       return "ignores-eviction";
-    case Mutation::kPreemptsEquals:
-      return "preempts-equals";
-    case Mutation::kPreemptsInVain:
-      return "preempts-in-vain";
     case Mutation::kNeverResumes:
       return "never-resumes";
     case Mutation::kNeverGrowsAgain:
@@ -361,8 +355,6 @@ const char* MutationName(Mutation mutation) {
       return "scatters-gang";
     case Mutation::kForgetsDomain:
       return "forgets-domain";
-    case Mutation::kForgetsPeers:
-      return "forgets-peers";
     case Mutation::kLeavesStranded:
       return "leaves-stranded";
     case Mutation::kGrowsUngranted:
@@ -371,12 +363,8 @@ const char* MutationName(Mutation mutation) {
       return "ignores-default-queue";
     case Mutation::kPreparesWaitingGangs:
       return "prepares-waiting-gangs";
-    case Mutation::kIgnoresTurns:
-      return "ignores-turns";
     case Mutation::kForgetsAges:
       return "forgets-ages";
-    case Mutation::kTakesClaims:
-      return "takes-claims";
     case Mutation::kRunsFinishedWork:
       return "runs-finished-work";
   }

@@ -31,7 +31,6 @@ enum class Mutation : int {
   kReleasesWithoutRoom,  // removes gates without room
   kReleasesHalfTheGang,  // releases half of the pods
   kForgetsReservations,  // counts released pods only once they have a node
-  kKeepsReservations,    // keeps reservations of pods that are gone
   kNeverWithdraws,       // a gang with half of its nodes keeps them
   kForgetsExclusion,     // creates pods without the excluded nodes
   kIgnoresRefusal,       // retries at once
@@ -60,22 +59,17 @@ enum class Mutation : int {
   kNeverClears,            // keeps the quota of an evicted job
   kHoldsWorkloads,         // never lets go of Workloads
   kIgnoresEviction,        // runs on
-  kPreemptsEquals,         // jobs of the same and of a higher priority make room
-  kPreemptsInVain,         // jobs make room though the waiting one does not fit then
   kNeverResumes,           // a preempted job stays stopped
   kNeverGrowsAgain,        // a preempted job keeps fewer workers when the other one runs
   kPreemptsBelowMin,       // an elastic job shrinks to less than its minimum
   kPreemptsByForce,        // a preempted job gets no time for a checkpoint
   kScattersGang,           // a preferred topology is ignored when places are reserved
   kForgetsDomain,          // pods may use other domains than those of their places
-  kForgetsPeers,           // a replacement gets a place in any domain
   kLeavesStranded,         // pods wait for a domain that has no room
   kGrowsUngranted,         // starts workers before Kueue has admitted the larger slice
   kIgnoresDefaultQueue,    // starts a job without a label as if its namespace had no queue
   kPreparesWaitingGangs,   // creates the supporting objects of a gang that waits for room
-  kIgnoresTurns,           // the queue orders gangs by their names
   kForgetsAges,            // the same from the second leader on, for gangs of one priority
-  kTakesClaims,            // any gang uses the room that is claimed for the head of the queue
   kRunsFinishedWork,       // ignores the notes of agents that the job is finished
 };
 // All but the first, which changes nothing.
@@ -88,10 +82,11 @@ Decider Mutate(Mutation mutation);
 // A view that can disable the freshness gate.
 class MutatedView final : public control::View {
  public:
-  MutatedView(const control::View& view, Mutation mutation) : view_(view), mutation_(mutation) {}
+  MutatedView(control::View& view, Mutation mutation) : view_(view), mutation_(mutation) {}
   std::optional<control::Snapshot> Observe(const control::Key& key) const override {
     return view_.Observe(key);
   }
+  std::optional<control::Snapshot> TakeTurn(const control::Key& key) override { return view_.TakeTurn(key); }
   control::Revision Seen(control::Kind kind, const control::Key& key) const override {
     if (mutation_ == Mutation::kNoFreshnessGate) return std::numeric_limits<control::Revision>::max();
     return view_.Seen(kind, key);
@@ -99,7 +94,7 @@ class MutatedView final : public control::View {
   std::vector<control::Key> Keys() const override { return view_.Keys(); }
 
  private:
-  const control::View& view_;
+  control::View& view_;
   const Mutation mutation_;
 };
 

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "operator/core/decide/decide.h"
-#include "operator/core/queue/preemption.h"
 
 namespace ringmaster::sim {
 
@@ -68,8 +67,7 @@ void SimBackend::Restart(World::Term term) {
   plan_due_ = false;
   subscribers_.clear();
   cache_.clear();
-  capacity_ = {};
-  waiting_ = {};
+  planner_ = core::RoomPlanner();
   not_ready_.clear();
   boots_.clear();
   restarts_.clear();
@@ -88,7 +86,8 @@ void SimBackend::Kill() {
   subscribers_.clear();
 }
 
-std::optional<control::Snapshot> SimBackend::Observe(const Key& key) const {
+std::optional<control::Snapshot> SimBackend::Read(const Key& key, const Cached*& looks) const {
+  looks = nullptr;
   auto it = cache_.find(key);
   if (it == cache_.end()) return std::nullopt;
   const Cached& cached = it->second;
@@ -108,9 +107,8 @@ std::optional<control::Snapshot> SimBackend::Observe(const Key& key) const {
   o.job = job.job;
   o.status = Shifted(job.status, -clock_);
   o.job.allowed = core::AllowedWorkers(o.status.ledger);
-  if (cached.request && cached.request_attempt == o.status.ledger.attempt && PreemptorWaits(*cached.request))
-    o.preempt = cached.request;
-  if (o.status.ledger.preemption) o.preemptor_waits = PreemptorWaits(*o.status.ledger.preemption);
+  o.preempt = planner_.RequestTo(key.ToString(), job.job.uid, o.status.ledger.attempt);
+  if (o.status.ledger.preemption) o.preemptor_waits = planner_.Waits(*o.status.ledger.preemption);
   o.pods.reserve(cached.pods.size());
   for (const auto& [name, pod] : cached.pods)
     (cached.owners.at(pod.uid) == job.job.uid ? o.pods : o.strays).push_back(pod);
@@ -124,22 +122,54 @@ std::optional<control::Snapshot> SimBackend::Observe(const Key& key) const {
   for (const auto& [name, at] : restarts_) o.restarted_nodes.push_back({name, at});
   o.prepared = cached.support;
   o.untried = options_.must_try && cached.tried_attempt != o.status.ledger.attempt;
-  if (core::ReservesRoom(o) && !world_.nodes().empty())
-    o.fit = FitOf(key, cached, o);
-  else
-    waiting_.Remove(key.ToString(), capacity_);
-  o.fit.preempts = o.fit.missing.empty() ? "" : cached.preempts;
-  if (!core::KeepsPlaces(o) && !cached.reserved.empty()) {
-    GiveUpPlaces(key, cached);
-    waiting_.Refresh(capacity_);
-    NotifyWaiting();
-  }
-  if (waiting_.size() > 0 || o.status.ledger.preemption) PlanSoon();
   // The coordinator runs in the same process. That of a deposed leader has no agents.
   o.order = cached.order;
   if (const JobTruth* truth = world_.Find(key);
       truth != nullptr && truth->job.uid == job.job.uid && job.job.in_place && o.order)
     o.report = term_ == world_.term() ? truth->gang.report : rendezvous::Report{};
+  looks = &cached;
+  return snapshot;
+}
+
+std::optional<control::Snapshot> SimBackend::Observe(const Key& key) const {
+  const Cached* cached = nullptr;
+  std::optional<control::Snapshot> snapshot = Read(key, cached);
+  if (cached == nullptr) return snapshot;
+  core::Observed& o = snapshot->observed;
+  if (core::ReservesRoom(o) && !world_.nodes().empty()) {
+    const core::Observed begun =
+        core::NotBegun(o.status.ledger) ? core::Begun(o, scheduler_.now()) : core::Observed(o);
+    o.fit = planner_.FitOf(key.ToString(), GangToPlace(key, *cached, begun), begun);
+  }
+  if (!o.fit.missing.empty()) o.fit.preempts = planner_.PreemptsFor(key.ToString(), o.job.uid);
+  return snapshot;
+}
+
+std::optional<control::Snapshot> SimBackend::TakeTurn(const Key& key) {
+  const Cached* cached = nullptr;
+  std::optional<control::Snapshot> snapshot = Read(key, cached);
+  if (cached == nullptr) return snapshot;
+  core::Observed& o = snapshot->observed;
+  const std::string name = key.ToString();
+  if (core::ReservesRoom(o) && !world_.nodes().empty()) {
+    const Time now = scheduler_.now();
+    const core::Observed begun = core::NotBegun(o.status.ledger) ? core::Begun(o, now) : core::Observed(o);
+    const core::RoomPlanner::Turn turn =
+        planner_.Update(name, o.job.uid, GangToPlace(key, *cached, begun), begun, now);
+    o.fit = turn.fit;
+    core::RoomQueue::Standing& standing = cache_[key].standing;
+    standing = core::StandingOf(begun);
+    standing.priority = PriorityOf(key);
+    standing.created = AgeOf(key);
+    if (turn.plan) PlanSoon();
+  } else {
+    planner_.Leave(name, o.job.uid, true);
+  }
+  if (!o.fit.missing.empty()) o.fit.preempts = planner_.PreemptsFor(name, o.job.uid);
+  if (!core::KeepsPlaces(o) && planner_.GiveUpPlaces(name, o.job.uid)) {
+    planner_.Refresh();
+    NotifyWaiting();
+  }
   return snapshot;
 }
 
@@ -159,16 +189,15 @@ void SimBackend::Subscribe(std::function<void(const Key&)> changed) {
   subscribers_.push_back(std::move(changed));
 }
 
-void SimBackend::Notify(const Key& key) const {
+void SimBackend::Notify(const Key& key) {
+  planner_.HolderChanged(key.ToString());
   for (const auto& subscriber : subscribers_) subscriber(key);
 }
 
 // Notifies the jobs that would find room now.
-void SimBackend::NotifyWaiting() const {
+void SimBackend::NotifyWaiting() {
   for (core::RoomQueue::Sweep sweep; !sweep.done();)
-    for (const std::string& job : waiting_.Ready(capacity_, sweep))
-      for (const auto& [key, cached] : cache_)
-        if (key.ToString() == job) Notify(key);
+    for (const std::string& job : planner_.Ready(sweep)) Notify(Key::Parse(job));
 }
 
 int32_t SimBackend::PriorityOf(const Key& key) const {
@@ -223,8 +252,7 @@ void SimBackend::OnJob(const Key& key) {
         cached.tried_attempt = 0;
       }
       cached.job = std::move(part);
-      if (!cached.job || cached.job->status.ended()) waiting_.Remove(key.ToString(), capacity_);
-      CheckReservation(key, cached);
+      LearnJob(key, cached);
     }
     seen_[0] = std::max(seen_[0], revision);
     Notify(key);
@@ -340,7 +368,7 @@ void SimBackend::LearnNode(const std::string& name, const NodeTruth& node) {
   facts.ready = !lost;
   facts.unschedulable = node.cordoned;
   if (!node.domain.empty()) facts.labels[kRack] = node.domain;
-  capacity_.SetNode(std::move(facts));
+  planner_.capacity().SetNode(std::move(facts));
   if (lost)
     not_ready_.insert(name);
   else
@@ -369,17 +397,19 @@ void SimBackend::LearnPod(const Key& key, Cached& cached, core::Pod pod) {
                     before != nullptr && before->unreachable_since ? *before->unreachable_since : Time{});
   }
   const std::string id = PodId(key, pod.name);
-  if (before == nullptr && it != cached.pods.end()) capacity_.RemovePod(id);  // of its predecessor
+  if (before == nullptr && it != cached.pods.end()) planner_.capacity().RemovePod(id);  // of its predecessor
   const core::Capacity::Shape shape = ShapeOf(cached.job ? cached.job->job : core::Job{},
                                               world_.ExcludedOfPod(pod.uid), world_.DomainOfPod(pod.uid));
   if (!pod.alive()) {
-    if (!options_.keeps_reservations) capacity_.RemovePod(id);
+    planner_.capacity().RemovePod(id);
   } else if (pod.bound()) {
-    capacity_.SetPod(id, {{kPlace, 1}}, pod.node);
+    planner_.capacity().SetPod(id, {{kPlace, 1}}, pod.node);
   } else if (pod.gated) {
-    capacity_.SetGated(id, shape);
-  } else if (!options_.forgets_reservations) {
-    capacity_.ExpectPod(id, shape);
+    planner_.capacity().SetGated(id, shape);
+  } else if (options_.forgets_reservations) {
+    planner_.capacity().RemovePod(id);
+  } else {
+    planner_.capacity().ExpectPod(id, shape);
   }
   const std::string name = pod.name;
   cached.pods[name] = std::move(pod);
@@ -388,61 +418,9 @@ void SimBackend::LearnPod(const Key& key, Cached& cached, core::Pod pod) {
 void SimBackend::ForgetPod(const Key& key, Cached& cached, const std::string& name) {
   auto it = cached.pods.find(name);
   if (it == cached.pods.end()) return;
-  if (!options_.keeps_reservations) capacity_.RemovePod(PodId(key, name));
+  planner_.capacity().RemovePod(PodId(key, name));
   cached.owners.erase(it->second.uid);
   cached.pods.erase(it);
-}
-
-Result<Revision> SimBackend::Reserve(const control::Write& write, const core::ReserveRoom& action) {
-  Cached& cached = cache_[write.key];
-  if (!cached.job || cached.job->job.uid != write.job_uid) return Error{Code::kNotFound, "no job"};
-  const std::string& job = cached.job->job.name;
-  const auto ids = [&](int64_t attempt, const std::vector<int32_t>& ranks) {
-    std::vector<std::string> names;
-    for (const int32_t rank : ranks) names.push_back(PodId(write.key, core::PodName(job, attempt, rank)));
-    return names;
-  };
-  if (!core::MayReserve(cached.job->status.ledger, action.attempt))
-    return Error{Code::kConflict, "the attempt is over"};
-  const std::vector<std::string> wanted = ids(action.attempt, action.ranks);
-  for (const std::string& id : ids(cached.reserved_attempt, cached.reserved))
-    if (std::find(wanted.begin(), wanted.end(), id) == wanted.end()) capacity_.Unreserve(id);
-  cached.reserved_attempt = action.attempt;
-  cached.reserved_uid = write.job_uid;
-  cached.reserved = action.ranks;
-  if (options_.forgets_reservations || world_.nodes().empty()) return Revision{0};
-  bool reserved = false;
-  {
-    std::optional<core::Capacity::WithoutClaim> lifted;
-    if (MayUseClaim(write.key, cached)) lifted.emplace(capacity_);
-    const std::vector<core::Capacity::Ask> gang =
-        AsksOf(write.key, cached, action.attempt, action.ranks, action.excluded_nodes);
-    const std::vector<std::string> peers = PeersOf(write.key, cached, action.attempt);
-    Placing placing;
-    placing.standing = cached.standing;
-    placing.head = waiting_.head();
-    placing.rooms = RoomsOf(cached.job->job, action.excluded_nodes);
-    {
-      const core::Capacity::WithoutClaim all_claims(capacity_);
-      placing.free = RoomByNode();
-    }
-    const bool all = peers.empty() && gang.size() == 1 &&
-                     std::none_of(wanted.begin(), wanted.end(),
-                                  [&](const auto& id) { return capacity_.ReservedFor(id) != nullptr; });
-    reserved = capacity_.Reserve(gang, peers);
-    if (reserved && all && options_.on_reserved) {
-      const core::Capacity::WithoutClaim all_claims(capacity_);
-      placing.left = RoomByNode();
-      for (const std::string& id : wanted) placing.places[capacity_.DomainOf(id, kRack).value_or("")] += 1;
-      options_.on_reserved(write.key, placing);
-    }
-  }
-  if (reserved) waiting_.Remove(write.key.ToString(), capacity_);
-  waiting_.Refresh(capacity_);
-  if (reserved || options_.never_says_full) return Revision{0};
-  for (const std::string& id : wanted) capacity_.Unreserve(id);
-  cached.reserved.clear();
-  return Error{Code::kConflict, "no room is left"};
 }
 
 void SimBackend::ReadNow(const Key& key) {
@@ -467,8 +445,7 @@ void SimBackend::ReadNow(const Key& key) {
     cached.job = JobPart{truth->job, truth->status, truth->revision, truth->queue};
     if (truth->support_complete) cached.support = truth->support;
   }
-  if (!cached.job || cached.job->status.ended()) waiting_.Remove(key.ToString(), capacity_);
-  CheckReservation(key, cached);
+  LearnJob(key, cached);
   for (const std::string& name : names) {
     if (auto pod = PodNow(key, name)) {
       cached.owners[pod->first.uid] = pod->second;
@@ -495,9 +472,8 @@ void SimBackend::Execute(control::Write write, std::function<void(Result<Revisio
       const core::Job& job = cached.job->job;
       create->domain = DomainOf(write.key, job, create->name);
       const bool reserves = (!create->gated || !job.TopologyKey().empty()) && !world_.nodes().empty() &&
-                            !job.autoscaler && !options_.forgets_reservations && !options_.never_says_full &&
-                            world_.provider() == core::GangProvider::kGate;
-      if (reserves && !capacity_.ReservedFor(PodId(write.key, create->name)))
+                            !job.autoscaler && world_.provider() == core::GangProvider::kGate;
+      if (reserves && !planner_.capacity().ReservedFor(PodId(write.key, create->name)))
         return done(Error{Code::kConflict, "no place is reserved for " + create->name});
     }
   if (const auto* reserve = std::get_if<core::ReserveRoom>(&write.action)) {  // within the process, too
@@ -507,14 +483,14 @@ void SimBackend::Execute(control::Write write, std::function<void(Result<Revisio
     return;
   }
   if (const auto* release = std::get_if<core::ReleaseGang>(&write.action);
-      release != nullptr && !world_.nodes().empty() && !options_.forgets_reservations) {
+      release != nullptr && !world_.nodes().empty()) {
     const Cached& cached = cache_[write.key];
-    const bool pressed = options_.never_says_full || (cached.job && cached.job->job.autoscaler);
+    const bool pressed = cached.job && cached.job->job.autoscaler;
     for (const core::PodRef& ref : release->pods) {
       auto it = cached.pods.find(ref.name);
       if (it == cached.pods.end() || it->second.uid != ref.uid)
         return done(Error{Code::kNotFound, "pod " + ref.name});
-      if (!pressed && it->second.gated && !capacity_.ReservedFor(PodId(write.key, ref.name)))
+      if (!pressed && it->second.gated && !planner_.capacity().ReservedFor(PodId(write.key, ref.name)))
         return done(Error{Code::kConflict, "no place is reserved for " + ref.name});
     }
   }

@@ -18,7 +18,7 @@
 #include "base/rng.h"
 #include "operator/control/backend.h"
 #include "operator/core/capacity/capacity.h"
-#include "operator/core/queue/room_queue.h"
+#include "operator/core/planner/room_planner.h"
 #include "tests/sim/controller/world.h"
 
 namespace ringmaster::sim {
@@ -41,17 +41,10 @@ class SimBackend final : public control::Backend {
     std::map<control::Key, int64_t> ages;  // of jobs in that queue, the smaller, the older; 0 for others
     bool must_try = false;                 // whether pods are admitted is asked before they exist
     // Planted bugs, which the simulator must find.
-    bool forgets_reservations = false;  // pods occupy no room until they are bound
-    bool keeps_reservations = false;    // even of pods that are gone
-    bool never_says_full = false;       // gates are removed even without room
-    bool preempts_equals = false;       // jobs of any priority make room
-    bool preempts_in_vain = false;      // even when the waiting job does not fit then
+    bool forgets_reservations = false;  // released pods occupy no room until they are bound
     bool scatters = false;              // a preferred topology is ignored when places are reserved
     bool forgets_domain = false;        // pods may use other domains than those of their places
-    bool forgets_peers = false;         // a replacement gets a place in any domain
-    bool ignores_turns = false;         // the queue orders by names only
     bool forgets_ages = false;          // leaders after the first one do not know which job is older
-    bool takes_claims = false;          // any gang uses what is claimed for the head of the queue
     // Called when all pods of a gang got places.
     std::function<void(const control::Key&, const Placing&)> on_reserved;
   };
@@ -59,6 +52,7 @@ class SimBackend final : public control::Backend {
   SimBackend(World& world, Scheduler& scheduler, const Faults& faults, Options options);
 
   std::optional<control::Snapshot> Observe(const control::Key& key) const override;
+  std::optional<control::Snapshot> TakeTurn(const control::Key& key) override;
   control::Revision Seen(control::Kind kind, const control::Key& key) const override;
   std::vector<control::Key> Keys() const override;
   void Execute(control::Write write, std::function<void(Result<control::Revision>)> done) override;
@@ -91,21 +85,12 @@ class SimBackend final : public control::Backend {
     uint64_t support_version = 0;
     int64_t tried_attempt = 0;  // its pods would be admitted; 0: not known of any
     std::optional<core::SetGang> order;
-    // The places that this process has reserved.
-    mutable int64_t reserved_attempt = 0;
-    std::string reserved_uid;  // of the job: another one with its name has other needs
-    mutable std::vector<int32_t> reserved;
-    mutable core::RoomQueue::Standing standing;  // when its room was looked for the last time
-    mutable std::optional<Time> room_since;      // since when it has room that it has not reserved
-    mutable bool looked = false;                 // for its room, by this process
-    mutable bool wants_room = false;             // then it did
-    // Room that another job asks for, of this attempt.
-    mutable std::optional<core::Preemption> request;
-    mutable int64_t request_attempt = 0;
-    mutable std::string preempts;  // the jobs that make room for it
+    core::RoomQueue::Standing standing;  // when its room was looked for the last time
   };
   enum Stream : size_t { kJobs, kPods, kSupport, kNodes, kWorkloads, kDefaultQueue, kStreams };
 
+  // What Observe returns but for the room; nullptr: there is none to look for.
+  std::optional<control::Snapshot> Read(const control::Key& key, const Cached*& looks) const;
   void OnJob(const control::Key& key);
   void OnPod(const control::Key& key, const std::string& name);
   void OnSupport(const control::Key& key);
@@ -121,43 +106,44 @@ class SimBackend final : public control::Backend {
   void Deliver(Stream stream, std::function<void()> what);
   void LearnPod(const control::Key& key, Cached& cached, core::Pod pod);
   void ForgetPod(const control::Key& key, Cached& cached, const std::string& name);
-  core::Fit FitOf(const control::Key& key, const Cached& cached, const core::Observed& observed) const;
+  // Reports the job to the planner.
+  void LearnJob(const control::Key& key, const Cached& cached);
+  core::RoomPlanner::Gang GangToPlace(const control::Key& key, const Cached& cached,
+                                      const core::Observed& begun) const;
   Result<control::Revision> Reserve(const control::Write& write, const core::ReserveRoom& action);
-  // Gives up the places that the job may not have any more.
-  void CheckReservation(const control::Key& key, Cached& cached);
-  void GiveUpPlaces(const control::Key& key, const Cached& cached) const;
   static constexpr const char* kPlace = "place";  // every pod takes one; nodes have some
   static constexpr const char* kRack = "rack";    // the label of the domains
   // The name of a pod in the capacity.
-  static std::string PodId(const control::Key& key, const std::string& name);
+  static std::string PodId(const control::Key& key, const std::string& name) {
+    return key.namespace_ + "/" + name;
+  }
   // The shape of a pod of this job. `domain`: only nodes of this one; empty: any.
   core::Capacity::Shape ShapeOf(const core::Job& job, const std::vector<std::string>& excluded,
                                 const std::string& domain = {}) const;
-  // The pods of these ranks by their shape: those that exist may use only the domain that they have.
-  std::vector<core::Capacity::Ask> AsksOf(const control::Key& key, const Cached& cached, int64_t attempt,
-                                          const std::vector<int32_t>& ranks,
-                                          const std::vector<std::string>& excluded) const;
+  // The ranks by the domain of their pods: those that exist may use only the domain that they have.
+  std::vector<core::RoomPlanner::Alike> ByDomain(const control::Key& key, const Cached& cached,
+                                                 int64_t attempt, const std::vector<int32_t>& ranks,
+                                                 const std::vector<std::string>& excluded) const;
   std::vector<std::string> PeersOf(const control::Key& key, const Cached& cached, int64_t attempt) const;
-  std::vector<int32_t> StrandedIn(const control::Key& key, const Cached& cached, int64_t attempt,
-                                  const std::vector<std::string>& excluded) const;
+  std::vector<core::BoundToDomain> BoundOf(const control::Key& key, const Cached& cached, int64_t attempt,
+                                           const std::vector<std::string>& excluded) const;
   // The domain of the pod's reserved place, if the job has a topology.
   std::string DomainOf(const control::Key& key, const core::Job& job, const std::string& pod) const;
-  // The room for pods of the job in each domain.
   // The free room of each node; what is claimed for another gang is not free.
   std::map<std::string, int32_t> RoomByNode();
+  // The room for pods of the job in each domain.
   std::map<std::string, int32_t> RoomsOf(const core::Job& job, const std::vector<std::string>& excluded);
   void LearnNode(const std::string& name, const NodeTruth& node);
   void ReadNow(const control::Key& key);
   void Send(control::Write write, Duration there, Duration back, bool lost_reply,
             std::function<void(Result<control::Revision>)> done);
   void Acknowledge(const control::Write& write, const Result<control::Revision>& result, uint64_t version);
-  void Notify(const control::Key& key) const;
-  void NotifyWaiting() const;
+  void Notify(const control::Key& key);
+  void NotifyWaiting();
   // Decides who makes room for the head of the queue, a moment later.
-  void PlanSoon() const;
-  void PlanPreemptions() const;
-  bool PreemptorWaits(const core::Preemption& preemption) const;
-  bool MayUseClaim(const control::Key& key, const Cached& cached) const;
+  void PlanSoon();
+  void PlanPreemptions();
+  std::optional<core::RoomHolder> HolderOf(const control::Key& key) const;
   int32_t PriorityOf(const control::Key& key) const;
   int64_t AgeOf(const control::Key& key) const;  // core::RoomQueue::Standing::created
   void NotifyOn(const std::string& node);
@@ -174,9 +160,7 @@ class SimBackend final : public control::Backend {
   World::Term term_ = 0;  // 0: no process
   Duration clock_{0};
   std::map<control::Key, Cached> cache_;
-  // Queries bring them up to date.
-  mutable core::Capacity capacity_;
-  mutable core::RoomQueue waiting_;
+  core::RoomPlanner planner_;
   // By required and preferred key, domain and excluded nodes.
   mutable std::map<std::tuple<std::string, std::string, std::string, std::vector<std::string>>,
                    core::Capacity::Shape>
@@ -184,7 +168,7 @@ class SimBackend final : public control::Backend {
   std::set<std::string> not_ready_;                   // nodes
   std::map<std::string, std::optional<Time>> boots_;  // by node: when it started the last time
   std::map<std::string, Time> restarts_;              // by node: when this process observed another start
-  mutable bool plan_due_ = false;
+  bool plan_due_ = false;
   uint64_t support_version_ = 0;
   bool default_queue_ = false;  // the namespace has a LocalQueue `default`
   control::Revision seen_[control::kKinds] = {};

@@ -5,15 +5,12 @@
 #include <limits>
 #include <utility>
 
-#include "operator/core/capacity/gang_room.h"
 #include "operator/core/decide/decide.h"
 #include "tests/sim/controller/sim_backend.h"
 
 namespace ringmaster::sim {
 
 using control::Key;
-
-std::string SimBackend::PodId(const Key& key, const std::string& name) { return key.ToString() + "/" + name; }
 
 core::Capacity::Shape SimBackend::ShapeOf(const core::Job& job, const std::vector<std::string>& excluded,
                                           const std::string& domain) const {
@@ -29,35 +26,33 @@ core::Capacity::Shape SimBackend::ShapeOf(const core::Job& job, const std::vecto
   return known = std::make_shared<const core::PodShape>(std::move(shape));
 }
 
-std::vector<core::Capacity::Ask> SimBackend::AsksOf(const Key& key, const Cached& cached, int64_t attempt,
-                                                    const std::vector<int32_t>& ranks,
-                                                    const std::vector<std::string>& excluded) const {
-  std::map<std::string, core::Capacity::Ask> by_domain;
+std::vector<core::RoomPlanner::Alike> SimBackend::ByDomain(const Key& key, const Cached& cached,
+                                                           int64_t attempt, const std::vector<int32_t>& ranks,
+                                                           const std::vector<std::string>& excluded) const {
+  std::map<std::string, core::RoomPlanner::Alike> by_domain;
   for (const int32_t rank : ranks) {
-    const std::string name = core::PodName(key.name, attempt, rank);
-    const auto pod = cached.pods.find(name);
+    const auto pod = cached.pods.find(core::PodName(key.name, attempt, rank));
     const std::string domain = pod == cached.pods.end() ? "" : world_.DomainOfPod(pod->second.uid);
-    core::Capacity::Ask& ask = by_domain[domain];
-    ask.shape = ShapeOf(cached.job->job, excluded, domain);
-    ask.pods.push_back(PodId(key, name));
+    core::RoomPlanner::Alike& kind = by_domain[domain];
+    kind.shape = ShapeOf(cached.job->job, excluded, domain);
+    kind.ranks.push_back(rank);
   }
-  std::vector<core::Capacity::Ask> gang;
-  for (auto it = by_domain.rbegin(); it != by_domain.rend(); ++it) gang.push_back(std::move(it->second));
-  if (gang.empty()) gang.push_back({{}, ShapeOf(cached.job->job, excluded)});
-  return gang;
+  std::vector<core::RoomPlanner::Alike> kinds;
+  for (auto it = by_domain.rbegin(); it != by_domain.rend(); ++it) kinds.push_back(std::move(it->second));
+  return kinds;
 }
 
 std::vector<std::string> SimBackend::PeersOf(const Key& key, const Cached& cached, int64_t attempt) const {
   std::vector<std::string> peers;
-  if (cached.job->job.TopologyKey().empty() || options_.forgets_peers) return peers;
+  if (cached.job->job.TopologyKey().empty()) return peers;
   for (const auto& [name, pod] : cached.pods)
     if (pod.attempt == attempt && cached.owners.at(pod.uid) == cached.job->job.uid)
       peers.push_back(PodId(key, name));
   return peers;
 }
 
-std::vector<int32_t> SimBackend::StrandedIn(const Key& key, const Cached& cached, int64_t attempt,
-                                            const std::vector<std::string>& excluded) const {
+std::vector<core::BoundToDomain> SimBackend::BoundOf(const Key& key, const Cached& cached, int64_t attempt,
+                                                     const std::vector<std::string>& excluded) const {
   const core::Job& job = cached.job->job;
   std::vector<core::BoundToDomain> bound;
   for (const auto& [name, pod] : cached.pods) {
@@ -68,13 +63,13 @@ std::vector<int32_t> SimBackend::StrandedIn(const Key& key, const Cached& cached
     bound.push_back({pod.rank, PodId(key, name), ShapeOf(job, excluded, domain), ShapeOf(job, excluded),
                      pod.gated, pod.waiting_reason == core::kUnschedulable});
   }
-  return core::StrandedPods(capacity_, bound, PeersOf(key, cached, attempt), job.topology_required);
+  return bound;
 }
 
 std::string SimBackend::DomainOf(const Key& key, const core::Job& job, const std::string& pod) const {
   const std::string id = PodId(key, pod);
-  if (job.TopologyKey().empty() || options_.forgets_domain || !capacity_.ReservedFor(id)) return "";
-  return capacity_.DomainOf(id, job.TopologyKey()).value_or("");
+  if (job.TopologyKey().empty() || options_.forgets_domain || !planner_.capacity().ReservedFor(id)) return "";
+  return planner_.capacity().DomainOf(id, job.TopologyKey()).value_or("");
 }
 
 std::map<std::string, int32_t> SimBackend::RoomByNode() {
@@ -86,7 +81,7 @@ std::map<std::string, int32_t> SimBackend::RoomByNode() {
       shape.affinity = {{{"metadata.name", core::Requirement::Op::kIn, {name}}}};
       there = std::make_shared<const core::PodShape>(std::move(shape));
     }
-    const int32_t room = capacity_.RoomFor(there, std::numeric_limits<int32_t>::max());
+    const int32_t room = planner_.capacity().RoomFor(there, std::numeric_limits<int32_t>::max());
     if (room > 0) rooms[name] = room;
   }
   return rooms;
@@ -102,91 +97,64 @@ std::map<std::string, int32_t> SimBackend::RoomsOf(const core::Job& job,
   return rooms;
 }
 
-bool SimBackend::MayUseClaim(const Key& key, const Cached& cached) const {
-  return options_.takes_claims || waiting_.MayUseClaim(key.ToString(), cached.standing, capacity_);
+core::RoomPlanner::Gang SimBackend::GangToPlace(const Key& key, const Cached& cached,
+                                                const core::Observed& begun) const {
+  const int64_t attempt = begun.status.ledger.attempt;
+  const std::vector<std::string> excluded = core::ExcludedNodes(begun.status.ledger, scheduler_.now());
+  core::RoomPlanner::Gang gang;
+  gang.kinds = ByDomain(key, cached, attempt, core::WaitingRanks(begun), excluded);
+  gang.peers = gang.bound_peers = PeersOf(key, cached, attempt);
+  gang.bound = BoundOf(key, cached, attempt, excluded);
+  gang.priority = PriorityOf(key);
+  gang.created = options_.forgets_ages && term_ > 1 ? 0 : AgeOf(key);
+  return gang;
 }
 
-core::Fit SimBackend::FitOf(const Key& key, const Cached& cached, const core::Observed& o) const {
-  const Time now = scheduler_.now();
-  if (core::NotBegun(o.status.ledger)) return FitOf(key, cached, core::Begun(o, now));
-  const std::vector<int32_t> ranks = core::WaitingRanks(o);
-  const int64_t attempt = o.status.ledger.attempt;
-  cached.looked = true;
-  cached.wants_room = !ranks.empty();
-  const std::vector<std::string> excluded = core::ExcludedNodes(o.status.ledger, now);
-  core::Fit fit;
-  fit.stranded = StrandedIn(key, cached, attempt, excluded);
-  std::vector<int32_t> open;
-  std::vector<std::string> peers = PeersOf(key, cached, attempt);
-  for (const int32_t rank : ranks) {
-    const std::string id = PodId(key, core::PodName(o.job.name, attempt, rank));
-    if (capacity_.ReservedFor(id)) {
-      fit.reserved.push_back(rank);
-      if (!options_.forgets_peers) peers.push_back(id);
-    } else {
-      open.push_back(rank);
-    }
-  }
-  std::sort(fit.reserved.begin(), fit.reserved.end());
-  if (options_.forgets_reservations && cached.reserved_attempt == attempt) fit.reserved = cached.reserved;
-  const auto reserved = static_cast<int32_t>(fit.reserved.size());
-  cached.standing = core::StandingOf(o);
-  cached.standing.priority = options_.ignores_turns ? 0 : PriorityOf(key);
-  const bool knows_age = !options_.ignores_turns && !(options_.forgets_ages && term_ > 1);
-  cached.standing.created = knows_age ? AgeOf(key) : 0;
-  const std::vector<core::Capacity::Ask> gang = AsksOf(key, cached, attempt, open, excluded);
-  core::GangRoom room;
+void SimBackend::LearnJob(const Key& key, const Cached& cached) {
+  if (cached.job)
+    planner_.SetJob(key.ToString(), cached.job->job.uid,
+                    core::MayWaitForVictims(cached.job->job, cached.job->status), cached.job->status);
+  else
+    planner_.RemoveJob(key.ToString());
+}
+
+Result<control::Revision> SimBackend::Reserve(const control::Write& write, const core::ReserveRoom& action) {
+  const Cached& cached = cache_[write.key];
+  if (!cached.job || cached.job->job.uid != write.job_uid) return Error{Code::kNotFound, "no job"};
+  if (world_.nodes().empty()) return control::Revision{0};
+  const std::vector<core::RoomPlanner::Alike> kinds =
+      ByDomain(write.key, cached, action.attempt, action.ranks, action.excluded_nodes);
+  const std::vector<std::string> peers = PeersOf(write.key, cached, action.attempt);
+  std::vector<std::string> wanted;
+  for (const int32_t rank : action.ranks)
+    wanted.push_back(PodId(write.key, core::PodName(write.key.name, action.attempt, rank)));
+  Placing placing;
+  placing.standing = cached.standing;
+  placing.head = planner_.queue().head();
   {
     std::optional<core::Capacity::WithoutClaim> lifted;
-    if (MayUseClaim(key, cached)) lifted.emplace(capacity_);
-    room = core::RoomOf(capacity_, gang, peers);
+    if (planner_.queue().MayUseClaim(write.key.ToString(), cached.standing, planner_.capacity()))
+      lifted.emplace(planner_.capacity());
+    placing.rooms = RoomsOf(cached.job->job, action.excluded_nodes);
   }
-  fit.room = reserved + room.room;
-  fit.missing = room.missing;
-  const auto queued = core::QueuedRoom(o, fit, now);
-  const bool has_room = queued && fit.room >= static_cast<int32_t>(ranks.size());
-  if (!has_room)
-    cached.room_since.reset();
-  else if (!cached.room_since)
-    cached.room_since = now;
-  if (queued && (!has_room || now - *cached.room_since < core::kTurnLimit)) {
-    core::RoomQueue::Wait wait;
-    int32_t left = *queued - reserved;
-    if (has_room) room.short_of = 0;  // each ask has pods
-    for (size_t i = 0; i < gang.size(); ++i) {
-      const int32_t pods = std::min(left, static_cast<int32_t>(gang[i].pods.size()));
-      left -= pods;
-      if (i == room.short_of) {
-        wait.shape = gang[i].shape;
-        wait.pods = pods;
-        wait.earlier = wait.more.size();
-      } else if (pods > 0) {
-        wait.more.push_back({gang[i].shape, pods});
-      }
-    }
-    wait.peers = room.peers;
-    wait.standing = cached.standing;
-    wait.preempts = !has_room && core::MayPreempt(o);
-    waiting_.Set(key.ToString(), std::move(wait), capacity_);
-  } else {
-    waiting_.Remove(key.ToString(), capacity_);
+  {
+    const core::Capacity::WithoutClaim all_claims(planner_.capacity());
+    placing.free = RoomByNode();
   }
-  return fit;
-}
-
-void SimBackend::CheckReservation(const Key& key, Cached& cached) {
-  if (cached.job && cached.job->job.uid == cached.reserved_uid &&
-      core::MayReserve(cached.job->status.ledger, cached.reserved_attempt))
-    return;
-  GiveUpPlaces(key, cached);
-}
-
-void SimBackend::GiveUpPlaces(const Key& key, const Cached& cached) const {
-  if (!options_.keeps_reservations)
-    for (const int32_t rank : cached.reserved)
-      capacity_.Unreserve(PodId(key, core::PodName(key.name, cached.reserved_attempt, rank)));
-  cached.reserved.clear();
-  cached.reserved_attempt = 0;
+  const bool all =
+      peers.empty() && kinds.size() == 1 && std::none_of(wanted.begin(), wanted.end(), [&](const auto& id) {
+        return planner_.capacity().ReservedFor(id) != nullptr;
+      });
+  if (!planner_.Reserve(write.key.ToString(), write.job_uid, action.attempt, kinds, peers).reserved)
+    return Error{Code::kConflict, "no room is left"};
+  if (all && options_.on_reserved) {
+    const core::Capacity::WithoutClaim all_claims(planner_.capacity());
+    placing.left = RoomByNode();
+    for (const std::string& id : wanted)
+      placing.places[planner_.capacity().DomainOf(id, kRack).value_or("")] += 1;
+    options_.on_reserved(write.key, placing);
+  }
+  return control::Revision{0};
 }
 
 }  // namespace ringmaster::sim

@@ -143,16 +143,9 @@ class Simulation {
     options.priorities[kKeys[1]] = rival_priority_;
     options.priorities[kKeys[2]] = third_priority_;
     options.forgets_reservations = mutation_ == Mutation::kForgetsReservations;
-    options.keeps_reservations = mutation_ == Mutation::kKeepsReservations;
-    options.preempts_equals = mutation_ == Mutation::kPreemptsEquals;
-    options.preempts_in_vain = mutation_ == Mutation::kPreemptsInVain;
-    options.never_says_full = mutation_ == Mutation::kReleasesWithoutRoom;
     options.scatters = mutation_ == Mutation::kScattersGang;
     options.forgets_domain = mutation_ == Mutation::kForgetsDomain;
-    options.forgets_peers = mutation_ == Mutation::kForgetsPeers;
-    options.ignores_turns = mutation_ == Mutation::kIgnoresTurns;
     options.forgets_ages = mutation_ == Mutation::kForgetsAges;
-    options.takes_claims = mutation_ == Mutation::kTakesClaims;
     options.ages = ages_;
     options.on_reserved = [this](const Key& key, const Placing& placing) {
       checker_.OnReserved(key, placing);

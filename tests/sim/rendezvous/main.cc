@@ -11,7 +11,7 @@
 #include <cstring>
 #include <string>
 
-#include "mutations.h"
+#include "planted_mutations.h"
 #include "tests/sim/rendezvous/world.h"
 #include "tests/sim/seeds.h"
 

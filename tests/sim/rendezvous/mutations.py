@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The planted bugs ("mutations") that the simulator must notice, as edits of the sources in rendezvous/.
 
-plant_mutations.py applies them to copies in the build folder, so the product's source holds no trace of them.
+../plant_mutations.py applies them to copies in the build folder, so the product's source holds no trace of them.
 Each mutation lists edits (file, correct code, buggy code). The correct code must occur exactly once in its
 file; differences in white space do not matter. It is either whole statements, ending in ';' or '}', or one
 expression. The order gives the numbers of `rendezvous_sim --mutation K`, from 1: append new ones at the end.
 """
+
+NAMESPACE = "ringmaster::rendezvous"
 
 MUTATIONS = [
     ("StatusNotFenced", "coordinator: accepts the answer to an older Prepare", [
