@@ -77,8 +77,8 @@ class View {
 //  - DeleteWorkload, ReleaseWorkload: as DeletePod and UntrackPod; DeleteWorkload with a revision: it has
 //  that
 //    one, otherwise kConflict.
-// TryPods and PrepareGang only need the job. PrepareGang creates its objects in any order; after an error
-// some may exist.
+// TryPods, PrepareGang and DropGroups only need the job. PrepareGang creates its objects in any order; after
+// an error some may exist.
 //
 // A permanent refusal (quota, admission, permissions) is kForbidden and an invalid object is kInvalid, with
 // the server's message. The controller passes it to the next decisions (core::Refusal).
@@ -106,8 +106,9 @@ class Backend : public View {
 };
 
 // Returns the kind of object that the action changes, whose revision the controller must wait for. nullopt
-// for SetGang, TryPods, PrepareGang, ReserveRoom and DeleteJob: the view includes their effect
-// (Observed::order, Observed::untried, Observed::prepared, Observed::fit) when they are acknowledged.
+// for SetGang, TryPods, PrepareGang, ReserveRoom, DropGroups and DeleteJob: the view includes their effect
+// (Observed::order, Observed::untried, Observed::prepared, Observed::fit, Observed::holds_groups) when they
+// are acknowledged.
 std::optional<Kind> KindOf(const core::Action& action);
 
 }  // namespace ringmaster::control

@@ -118,7 +118,8 @@ const char* ActionName(const Action& action) {
       Overloaded{[](const SetStatus&) { return "SetStatus"; }, [](const CreatePod&) { return "CreatePod"; },
                  [](const DeletePod&) { return "DeletePod"; }, [](const UntrackPod&) { return "UntrackPod"; },
                  [](const SetGang&) { return "SetGang"; }, [](const DeleteJob&) { return "DeleteJob"; },
-                 [](const TryPods&) { return "TryPods"; }, [](const PrepareGang&) { return "PrepareGang"; },
+                 [](const DropGroups&) { return "DropGroups"; }, [](const TryPods&) { return "TryPods"; },
+                 [](const PrepareGang&) { return "PrepareGang"; },
                  [](const ReserveRoom&) { return "ReserveRoom"; },
                  [](const ReleaseGang&) { return "ReleaseGang"; },
                  [](const MakeWorkload&) { return "MakeWorkload"; },
@@ -149,6 +150,7 @@ std::string ToString(const Action& action) {
                                a.stop ? ", stop" : "");
           },
           [](const DeleteJob&) { return std::string("DeleteJob"); },
+          [](const DropGroups&) { return std::string("DropGroups"); },
           [](const TryPods& a) { return fmt::format("TryPods(attempt {}, {} pods)", a.attempt, a.size); },
           [](const PrepareGang& a) {
             return fmt::format("PrepareGang(attempt {}, {} pods, min {})", a.attempt, a.size, a.min);

@@ -247,6 +247,8 @@ struct Observed {
   // `auto` has chosen Kubernetes' own gangs, and their scheduler has not placed the gang of this attempt
   // whole yet. If IsTorn, `auto` does not choose them again.
   bool native_on_trial = false;
+  // PodGroups of the job exist, whose deletion nothing has requested.
+  bool holds_groups = false;
   Fit fit;                            // with kGate
   std::optional<Preemption> preempt;  // another job asks for room of this one (core/preemption.h)
   bool preemptor_waits = false;       // the job that the ledger's preemption names still waits for room
@@ -373,8 +375,13 @@ struct ReleaseWorkload {
 struct DeleteJob {
   bool operator==(const DeleteJob&) const = default;
 };
-using Action = std::variant<SetStatus, CreatePod, DeletePod, UntrackPod, SetGang, DeleteJob, TryPods,
-                            PrepareGang, ReserveRoom, ReleaseGang, MakeWorkload, AdoptWorkload,
+// Deletes the PodGroups of a job without pods: for its queue a gang scheduler would count them as a gang that
+// is to come.
+struct DropGroups {
+  bool operator==(const DropGroups&) const = default;
+};
+using Action = std::variant<SetStatus, CreatePod, DeletePod, UntrackPod, SetGang, DeleteJob, DropGroups,
+                            TryPods, PrepareGang, ReserveRoom, ReleaseGang, MakeWorkload, AdoptWorkload,
                             ResizeWorkload, SetWorkloadStatus, DeleteWorkload, ReleaseWorkload>;
 template <class A>
 inline constexpr bool kIsAboutWorkload =

@@ -310,6 +310,11 @@ Result<Revision> LocalBackend::Apply(const control::Write& write, JobEntry& entr
   return Revision{0};
 }
 
+// No scheduler places processes.
+Result<Revision> LocalBackend::Apply(const control::Write&, JobEntry&, const core::DropGroups&) {
+  return Revision{0};
+}
+
 // No process is refused.
 Result<Revision> LocalBackend::Apply(const control::Write&, JobEntry&, const core::TryPods&) {
   return Revision{0};

@@ -134,6 +134,8 @@ class LocalBackend final : public control::Backend {
       RM_REQUIRES(mutex_);
   Result<control::Revision> Apply(const control::Write& write, JobEntry& entry, const core::DeleteJob& action)
       RM_REQUIRES(mutex_);
+  Result<control::Revision> Apply(const control::Write& write, JobEntry& entry,
+                                  const core::DropGroups& action) RM_REQUIRES(mutex_);
   Result<control::Revision> Apply(const control::Write& write, JobEntry& entry, const core::TryPods& action)
       RM_REQUIRES(mutex_);
   Result<control::Revision> Apply(const control::Write& write, JobEntry& entry,

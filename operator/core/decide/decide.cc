@@ -214,7 +214,11 @@ void RemovePod(const Job& job, const Pod& pod, Duration grace, Time now, std::ve
     return;
   }
   requeue.By(due);
-  if (pod.tracked) actions.push_back(UntrackPod{pod.name, pod.uid});
+  // A pod that was deleted by force disappears with our finalizer, though its program may still run. The node
+  // reports its end soon, and until then no other attempt begins.
+  const bool forced_alive =
+      *pod.delete_by <= now && pod.alive() && pod.bound() && !pod.unreachable_since && grace > Duration{0};
+  if (pod.tracked && !forced_alive) actions.push_back(UntrackPod{pod.name, pod.uid});
 }
 
 void DrainPod(const Job& job, const Pod& pod, Time now, std::vector<Action>& actions, Requeue& requeue) {

@@ -201,6 +201,8 @@ Decision CleanUpEnded(const Observed& o, Time now, Requeue& requeue) {
   }
   decision.reason = "ended";
   if (decision.actions.empty()) FinishWorkload(o, decision.actions);
+  const bool ends = std::any_of(o.pods.begin(), o.pods.end(), [](const Pod& pod) { return pod.alive(); });
+  if (decision.actions.empty() && o.holds_groups && !ends) decision.actions.push_back(DropGroups{});
   if (o.job.ttl) {
     if (now >= ended + *o.job.ttl && decision.actions.empty()) {
       decision.actions.push_back(DeleteJob{});
@@ -249,6 +251,7 @@ Decision StaySuspended(const Observed& o, Time now, Requeue& requeue) {
   for (const Pod& pod : o.pods) RemovePod(o.job, pod, Duration{0}, now, decision.actions, requeue);
   decision.reason = "suspended";
   if (o.pods.empty()) SettleWorkload(o, now, decision.actions, requeue);
+  if (o.pods.empty() && o.holds_groups) decision.actions.push_back(DropGroups{});
   if (decision.actions.empty()) Refresh(o, o.status.ledger, now, decision, requeue);
   decision.requeue_at = requeue.at();
   return decision;

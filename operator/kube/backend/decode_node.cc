@@ -81,6 +81,7 @@ std::shared_ptr<const ObjectRecord> DecodeObject(const Json& object, const Meta&
   auto record = std::make_shared<ObjectRecord>();
   record->name = meta.name;
   record->uid = meta.uid;
+  record->deleting = !json::Text(metadata, "deletionTimestamp").empty();
   record->prepared_for = interners.marks.Intern(
       std::string(json::Text(json::Child(metadata, "annotations"), kPreparedAnnotation)));
   record->owner = interners.owners.Intern({meta.namespace_ + "/" + std::string(job), ControllerUid(object)});

@@ -184,8 +184,9 @@ class KubeBackend final : public control::Backend {
     core::GoodputMeter goodput;                  // of its reports
     std::optional<core::SetGang> order;
     std::vector<CreatedObject> created;
-    PortRange ports;            // allocated by this process
-    int64_t ports_attempt = 0;  // for this attempt
+    bool groups_dropped = false;  // those of the last PrepareGang
+    PortRange ports;              // allocated by this process
+    int64_t ports_attempt = 0;    // for this attempt
     std::optional<core::Refusal> preflight;
     std::string preflight_inputs;     // what `preflight` was computed from
     core::JobCounts counted;          // passed to on_counts
@@ -235,6 +236,10 @@ class KubeBackend final : public control::Backend {
   wiring::Gang GangOf(const JobRecord& job) const;
   // The marks of the job's objects.
   std::vector<std::string> MarksOf(const JobRecord& job) const;
+  using Groups = std::vector<std::pair<Resource, std::shared_ptr<const ObjectRecord>>>;
+  Groups GroupsOf(const JobRecord& job) const;
+  bool HoldsGroups(const JobRecord& job) const;
+  void DeleteGroups(const Job& job, Groups groups, Done done);
   // Returns the shape of the attempt's pods of this kind of rank that have no node: as admission left them,
   // or as rendered.
   core::Capacity::Shape ShapeOf(const JobRecord& job, int64_t attempt, int32_t rank,
@@ -312,6 +317,7 @@ class KubeBackend final : public control::Backend {
   void Perform(const Job& job, const control::Write& write, const core::UntrackPod& action, Done done);
   void Perform(const Job& job, const control::Write& write, const core::SetGang& action, Done done);
   void Perform(const Job& job, const control::Write& write, const core::DeleteJob& action, Done done);
+  void Perform(const Job& job, const control::Write& write, const core::DropGroups& action, Done done);
   void Perform(const Job& job, const control::Write& write, const core::TryPods& action, Done done);
   void Perform(const Job& job, const control::Write& write, const core::PrepareGang& action, Done done);
   void Perform(const Job& job, const control::Write& write, const core::ReserveRoom& action, Done done);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // KubeBackend: TryPods asks whether the pods of an attempt would be admitted. PrepareGang creates and updates
-// the objects of an attempt other than its pods. ReleaseGang removes the scheduling gates of its pods once
-// there is capacity for all of them.
+// the objects of an attempt other than its pods. DropGroups deletes the PodGroups of a job without pods.
+// ReleaseGang removes the scheduling gates of the pods once there is capacity for all of them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -425,28 +425,72 @@ void KubeBackend::OnPrepared(const Job& job, const core::PrepareGang& action,
                              std::vector<CreatedObject> created) {
   {
     MutexLock lock(mutex_);
-    StateOf(*job).created = std::move(created);
+    JobState& state = StateOf(*job);
+    state.created = std::move(created);
+    state.groups_dropped = false;
   }
   // Delete the PodGroups of older attempts. Best effort: the garbage collector deletes them with the job.
-  const std::string group = wiring::GroupName(job->key.name, action.attempt);
+  for (const auto& [resource, record] : GroupsOf(*job)) {
+    if (record->name == wiring::GroupName(job->key.name, action.attempt)) continue;
+    DeleteOptions options;
+    options.uid = record->uid;
+    client_.Delete(resource, job->key.namespace_, record->name, options, [](const Result<Json>&) {});
+  }
+  Notify(job->key.ToString());
+}
+
+// ---- DropGroups
+
+// Returns the PodGroups of the job whose deletion nothing has requested.
+KubeBackend::Groups KubeBackend::GroupsOf(const JobRecord& job) const {
   GangApis apis;
   {
     MutexLock lock(mutex_);
     apis = gang_apis_;
   }
+  Groups groups;
   for (const auto& [api, store] : groups_) {
     const std::string version = ServedVersion(apis, api);
     if (version.empty()) continue;
-    const auto records = store->Group(job->key.ToString());
-    for (const auto& record : records) {
-      if (record->owner->uid != job->uid || record->name == group) continue;
-      DeleteOptions options;
-      options.uid = record->uid;
-      client_.Delete(ResourceOf(api, version), job->key.namespace_, record->name, options,
-                     [](const Result<Json>&) {});
-    }
+    for (const auto& record : store->Group(job.key.ToString()))
+      if (record->owner->uid == job.uid && !record->deleting)
+        groups.emplace_back(ResourceOf(api, version), record);
   }
-  Notify(job->key.ToString());
+  return groups;
+}
+
+bool KubeBackend::HoldsGroups(const JobRecord& job) const {
+  {
+    MutexLock lock(mutex_);
+    if (StateOf(job).groups_dropped) return false;
+  }
+  return !GroupsOf(job).empty();
+}
+
+// One after the other: a job has one, or two when the kind of its gang has changed.
+void KubeBackend::DeleteGroups(const Job& job, Groups groups, Done done) {
+  if (groups.empty()) {
+    {
+      MutexLock lock(mutex_);
+      StateOf(*job).groups_dropped = true;
+    }
+    Notify(job->key.ToString());
+    return done(Revision{0});
+  }
+  if (!options_.may_write()) return done(NotLeading());
+  const auto [resource, record] = std::move(groups.back());
+  groups.pop_back();
+  DeleteOptions options;
+  options.uid = record->uid;
+  client_.Delete(resource, job->key.namespace_, record->name, options,
+                 Guard([this, job, groups = std::move(groups), done](const Result<Json>& result) {
+                   if (!result.ok() && result.error().code != Code::kNotFound) return done(result.error());
+                   DeleteGroups(job, groups, done);
+                 }));
+}
+
+void KubeBackend::Perform(const Job& job, const control::Write&, const core::DropGroups&, Done done) {
+  DeleteGroups(job, GroupsOf(*job), std::move(done));
 }
 
 // ---- ReleaseGang

@@ -48,6 +48,7 @@ KubeBackend::Look KubeBackend::Read(const Key& key) const {
   observed.status = job->status;
   ReadQuota(*job, observed);
   ReadNodes(observed);
+  observed.holds_groups = HoldsGroups(*job);
   observed.invalid = job->spec->problem;
   if (!observed.invalid.empty() || job->remote) return look;
   look.job = job;

@@ -147,6 +147,7 @@ struct ObjectRecord {
   std::string uid;
   std::shared_ptr<const Owner> owner;
   std::shared_ptr<const std::string> prepared_for;  // the annotation below
+  bool deleting = false;
 };
 inline constexpr const char* kPreparedAnnotation = "ringmaster.dev/prepared-for";
 

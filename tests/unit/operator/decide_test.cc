@@ -430,6 +430,27 @@ TEST(Decide, ASidecarDoesNotOutliveItsJob) {
   EXPECT_FALSE(removed[0].force());
 }
 
+TEST(Decide, AJobWithoutPodsLeavesNoPodGroup) {
+  Observed o = RunningWorld(1);
+  o.holds_groups = true;
+  EXPECT_TRUE(All<DropGroups>(Decide(o, kT0)).empty());
+  Observed ended = o;
+  ended.report->phase = GangPhase::kFinished;
+  Obey(ended, Decide(ended, kT0), kT0);
+  EXPECT_TRUE(All<DropGroups>(Decide(ended, kT0)).empty()) << "its pods are ending";
+  ended.pods.clear();
+  EXPECT_EQ(All<DropGroups>(Decide(ended, kT0)).size(), 1U);
+  ended.holds_groups = false;
+  EXPECT_TRUE(Decide(ended, kT0).actions.empty());
+
+  o.job.suspend = true;
+  o.pods.clear();
+  Obey(o, Decide(o, kT0), kT0);
+  Obey(o, Decide(o, kT0), kT0);
+  ASSERT_TRUE(o.status.ledger.suspended);
+  EXPECT_EQ(All<DropGroups>(Decide(o, kT0)).size(), 1U);
+}
+
 TEST(Decide, AJobIsDeletedAfterItsTimeToLive) {
   Observed o = RunningWorld(1);
   o.job.ttl = seconds(60);

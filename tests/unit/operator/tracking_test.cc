@@ -3,6 +3,8 @@
 // The finalizer that holds a pod until its end is accounted.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/unit/operator/worlds.h"
 
 namespace ringmaster::core {
@@ -44,6 +46,25 @@ TEST(Tracking, AGangOfWhichOneHasSucceededStartsAgainAsAWhole) {
   const Ledger next = Written(Decide(o, kT0));
   EXPECT_EQ(next.attempt, 2);
   EXPECT_TRUE(next.succeeded.empty());
+}
+
+// Something deletes a pod by force: without the finalizer it would be gone while its program may still run.
+TEST(Tracking, APodThatWasDeletedByForceIsHeldUntilItsNodeReportsItsEnd) {
+  Observed o = RunningWorld(2, false);
+  for (Pod& pod : o.pods) pod.tracked = true;
+  o.pods[0].delete_by = kT0;
+  Obey(o, Decide(o, kT0), kT0);
+  ASSERT_EQ(o.status.ledger.attempt, 2);
+  EXPECT_TRUE(All<UntrackPod>(Decide(o, kT0)).empty()) << ToString(Decide(o, kT0));
+  EXPECT_TRUE(All<CreatePod>(Decide(o, kT0)).empty());
+  Observed ended = o;
+  ended.pods[0].phase = PodPhase::kFailed;
+  EXPECT_EQ(All<UntrackPod>(Decide(ended, kT0)).size(), 1U);
+  // A node that never reports it holds nothing up.
+  const auto forced = All<DeletePod>(Decide(o, kT0 + kOverstayMargin));
+  EXPECT_TRUE(std::any_of(forced.begin(), forced.end(), [](const DeletePod& action) {
+    return action.name == "job-1-0" && action.force();
+  }));
 }
 
 TEST(Tracking, WorkThatWasFinishedDuringAnAbsenceIsNotDoneAgain) {
