@@ -33,11 +33,15 @@ struct ProgramOptions {
   Duration stop_grace = seconds(30);
   // The same after a failure, if that is shorter: its peers are lost, so a program can finish little.
   Duration failure_grace = seconds(5);
-  // How long reports of earlier failures may take, unless the first one is certainly no consequence. After
-  // it, such a failure waits for a sign of life of every other agent.
+  // How long reports of earlier failures may take before the gang is stopped, unless the first one is
+  // certainly no consequence.
   Duration gather_window = milliseconds(100);
+  // The same while all known failures look like consequences, and other programs run: one of them is failing.
+  Duration consequence_window = seconds(1);
   // How long the report of a rank may take after the launcher's (ProgramPolicy::counts_ranks).
   Duration rank_grace = seconds(2);
+  // How long the end of a job waits for agents that are not heard when all others have done their part.
+  Duration end_limit = seconds(60);
   // How much longer an agent may take to report that its program has ended.
   Duration stop_margin = seconds(10);
   // Joining workers end an incarnation that could be larger, but not one that is younger than this.

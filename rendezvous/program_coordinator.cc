@@ -92,12 +92,14 @@ void ProgramCoordinator::ShiftTimes(Duration gap) {
     shift(peer.restart_at);
   }
   for (Time* time : {&started_at_, &first_state_, &last_join_, &formed_at_, &failure_seen_, &incident_due_,
-                     &ranks_due_, &stop_until_})
+                     &ranks_due_, &end_due_, &stop_until_})
     shift(*time);
   if (alone_) {
     shift(alone_->ended);
     shift(alone_->until);
   }
+  for (Failure& failure : failures_) shift(failure.at);
+  for (Loss& loss : losses_) shift(loss.heard);
   network_.ShiftTimes(gap);
 }
 
@@ -160,6 +162,7 @@ void ProgramCoordinator::OnDisconnected(ConnectionId connection, Time now) {
 
 // A lost connection may be a reset: a live agent connects again within moments.
 void ProgramCoordinator::CheckLost(Time now) {
+  if (AwaitsEnd()) return;
   std::vector<const Peer*> gone;
   for (const auto& [agent, peer] : peers_) {
     if (peer.connection == 0 && now >= peer.lost_at + options_.silence_limit) gone.push_back(&peer);
@@ -181,7 +184,7 @@ void ProgramCoordinator::CheckSilence(Time now) {
 // A coordinator that is behind with reading must not take its agents for silent.
 void ProgramCoordinator::OnLastArrival(Peer& peer, Time at, Time now) {
   peer.heard = std::max(peer.heard, std::min(at, now));
-  if (peer.silent || now - peer.heard < options_.silence_limit) return;
+  if (peer.silent || now - peer.heard < options_.silence_limit || AwaitsEnd()) return;
   peer.silent = report_dirty_ = true;
   AddEvent(EventKind::kWorkerSilent, peer.pod + " is silent");
   MemberLost(peer, "silence", "its agent is stopped or cut off", now);
@@ -195,36 +198,6 @@ void ProgramCoordinator::OnPodEnded(const std::string& pod, Time now) {
   for (const Peer* peer : ended) {
     MemberLost(*peer, "eof", "its processes have ended", now);
     ErasePeer(*peer);
-  }
-}
-
-// A rank that has done its part, or that the others can spare, is not needed any more.
-void ProgramCoordinator::MemberLost(const Peer& peer, const std::string& evidence, const std::string& why,
-                                    Time now) {
-  last_join_ = now;
-  if (stage_ != Stage::kRunning || !InCurrent(peer) || Succeeded(peer)) return;
-  if (RoleOf(peer).restart == ProgramRestart::kNever) {
-    AddEvent(EventKind::kWorkerFailed, peer.pod + " is lost (" + why + "): the others run without it");
-    return;
-  }
-  if (peer.leaving && RemoveLiveWorker(peer)) return;
-  if (peer.leaving) {
-    AddEvent(EventKind::kOther, "the programs get SIGTERM: a worker has left");
-    StopCurrent(programs_.stop_grace, now);
-    return;
-  }
-  if (RemoveLiveWorker(peer)) {
-    AddEvent(EventKind::kWorkerFailed,
-             peer.pod + " is lost (" + why + "): the launcher continues without it");
-    ++report_.worker_failures;
-    report_.last_failure = FailureRecord{peer.pod, evidence, 0, why};
-    return;
-  }
-  // A program that failed before its agent was lost is the better explanation.
-  if (EndedInCurrent(peer)) {
-    FailCurrent({peer.pod, peer.state->evidence, peer.state->exit_code, peer.state->message}, true, now);
-  } else {
-    FailCurrent({peer.pod, evidence, 0, why}, false, now);
   }
 }
 
@@ -261,7 +234,7 @@ void ProgramCoordinator::OnState(Peer& peer, const ProgramState& state, Time now
       state.generation >> 32 == options_.term && sequence <= kMaxLearnedSequence)
     sequence_ = std::max(sequence_, sequence);
   const bool was_ready = peer.ready();
-  if (state.phase == ProgramPhase::kEnded)
+  if (state.phase == ProgramPhase::kEnded || !state.evidence.empty())
     peer.ended_at = now - std::chrono::microseconds(std::clamp<int64_t>(state.ended_us, 0, kMaxAgeUs));
   peer.state = state;
   peer.stuck = peer.stuck && peer.runs();

@@ -22,9 +22,12 @@
 //     order of roles, with the workers first, then of pods and slots. Live workers (ProgramPolicy) that join
 //     later come last.
 //  P5 Each incarnation has at most one incident: its earliest failure, where a crash outweighs an exit code
-//     that frameworks use for a lost peer. Programs that end later, or after an order to stop, are
-//     consequences, and so is what fails after an agent was heard last that turns out to be lost. What ends
-//     with such a code soon after a program that starts again alone is a consequence of that one.
+//  of
+//     the program's own, and that one an exit code that frameworks use for a lost peer. Programs that end
+//     after an order to stop are consequences, and so is what fails after an agent was heard last that turns
+//     out to be lost. What ends with the code of a lost peer soon after a program that starts again alone is
+//     a consequence of that one. A failure that may be a consequence is published only after the gang has
+//     stopped, when the end of every member is known.
 //  P6 After an incident no incarnation starts before AllowRestart for it.
 //  P7 A rank whose role restarts alone has at most one program at a time: its next life starts after its
 //  agent
@@ -35,6 +38,8 @@
 //     check the network have reached each other (network_check.h).
 //  P10 The loss or failure of a live worker ends an incarnation only if fewer than min are left, or if it has
 //     failed too often. A launcher takes each list of workers at most once, in the order of versions.
+//  P11 When all members that can be heard have done their part, the job waits up to end_limit for the others
+//     before their loss counts: they may have done theirs.
 #pragma once
 
 #include <map>
@@ -49,6 +54,7 @@
 #include "rendezvous/job_coordinator.h"
 #include "rendezvous/messages.h"
 #include "rendezvous/network_check.h"
+#include "rendezvous/suspicion.h"
 
 namespace ringmaster::rendezvous {
 
@@ -87,7 +93,7 @@ class ProgramCoordinator final : public JobCoordinator {
     std::optional<ProgramState> state;  // the last one it reported
     bool fresh = false;                 // reported on this connection
     bool checks_peers = false;          // it answers CheckPeers
-    Time ended_at{};                    // of a state kEnded: when its program ended, by its own clock
+    Time ended_at{};                    // when its program ended by itself, by its own clock
     std::string role;                   // empty: worker
     int32_t life = 0;                   // of its program in the current incarnation; see messages.h
     int32_t restarts = 0;               // lives that failed soon, in a row
@@ -124,7 +130,6 @@ class ProgramCoordinator final : public JobCoordinator {
   bool CheckStopping(Time now);
   bool CheckForming(Time now);
   bool Adopt(Time now);
-  void FailCurrent(FailureRecord record, bool incident, Time now);
   void StopCurrent(Duration grace, Time now);
   void CountProgress(Time now);
   // Returns whether the network is known to be good, or must not be checked.
@@ -149,8 +154,44 @@ class ProgramCoordinator final : public JobCoordinator {
   bool Decided() const;
   // What contradicts the success of a launcher (P8); empty: nothing.
   std::string MissingRanks() const;
+  // ---- failures: program_failures.cc
+  struct Failure {  // of a program of the current incarnation
+    std::string agent;
+    FailureRecord record;
+    Suspicion suspicion = Suspicion::kUnknown;
+    Time at{};
+    bool of_role = false;  // it is no worker
+  };
+  struct Loss {  // of an agent
+    std::string agent;
+    FailureRecord record;
+    Time heard{};
+  };
+  Failure FailureOf(const Peer& peer) const;
+  std::optional<Failure> LikeliestCause() const;
+  bool CheckFailures(Time now);
+  // Whether the program of a member has not ended, as far as is known.
+  bool AnotherRuns() const;
   // Whether an agent was not heard since the first failure of this incarnation arrived.
   bool MayHaveLostAPeer() const;
+  void BeginStop(Time now);
+  // Stops the gang, and judges the failures when the end of every member is known.
+  void StopUnjudged(Time now);
+  void Judge();
+  bool GivesUp(const Failure& cause) const;
+  bool FollowsAlone(const Failure& cause) const;
+  FailureRecord Explain(const Failure& cause);
+  void Account(FailureRecord record, bool incident);
+  void Remember(const Peer& peer, const std::string& evidence, const std::string& why);
+  // REQUIRES: the agent of this member is not in peers_.
+  bool ErasedAfterSuccess(const std::string& agent) const;
+  bool IsUnheard(const Peer& peer) const;
+  bool HasDoneItsPart(const Peer& peer) const;
+  // Whether all members that can be heard have done their part, and others cannot be heard.
+  bool OthersAreDone() const;
+  bool AwaitsEnd() const;
+  void CheckEnd(Time now);
+  void Finish();
   // Whether the gang continues without this rank, whose program has failed.
   bool Spared(const Peer& peer) const;
   bool RestartsAlone(const Peer& peer) const;
@@ -198,7 +239,10 @@ class ProgramCoordinator final : public JobCoordinator {
   std::shared_ptr<const Message> start_message_;
   int32_t version_ = 0;                             // of members_; see StartProgram
   std::unordered_map<std::string, int32_t> ranks_;  // by agent
-  std::map<std::string, FailureRecord> lost_;       // its members that are lost, by agent
+  std::vector<Failure> failures_;                   // of its members whose agent is lost
+  std::vector<Loss> losses_;                        // of its members, unless their program had failed
+  std::map<std::string, ProgramState> erased_;  // of its members that were lost after their ranks' success
+  bool unjudged_ = false;                       // see StopUnjudged
   // The newest failure in current_ of a program that starts again alone, when it ended, and until when it
   // explains others.
   struct AloneFailure {
@@ -208,9 +252,10 @@ class ProgramCoordinator final : public JobCoordinator {
   };
   std::optional<AloneFailure> alone_;
   Generation accounted_ = 0;    // see AllowRestart
-  Time failure_seen_{};         // when the first of the gathered failures arrived
+  Time failure_seen_ = kNever;  // when the first failure of current_ arrived
   Time incident_due_ = kNever;  // when the gathered failures are judged
   Time ranks_due_ = kNever;     // when ranks that are missing are a failure
+  Time end_due_ = kNever;       // until when the end of the job waits for agents that are not heard
   Time stop_until_ = kNever;    // when agents that still run something are given up
   Duration stop_grace_{};
   bool stop_requested_ = false;

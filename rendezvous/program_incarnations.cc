@@ -9,20 +9,11 @@
 #include <utility>
 
 #include "base/check.h"
-#include "rendezvous/lost_peer.h"
 #include "rendezvous/program_coordinator.h"
 #include "rendezvous/rank_accounts.h"
 
 namespace ringmaster::rendezvous {
 namespace {
-
-// For how long the failure of a peer may be a consequence of a program that has started again alone. A chief
-// notices the loss of a parameter server at once, or when it uses the new one, which has no variables. That
-// one imports its framework first.
-constexpr Duration kAloneBlame = seconds(60);
-
-// How soon it shows that all agents were heard since a failure: their next pings come within 200 ms.
-constexpr Duration kHeardInterval = milliseconds(20);
 
 // The number at the end of a pod's name, which is the pod's rank; -1: none.
 int64_t NumberOf(std::string_view pod) {
@@ -32,48 +23,12 @@ int64_t NumberOf(std::string_view pod) {
   return number;
 }
 
-// How likely it is that a program ended like this because it lost a peer, whatever order reports arrive in. A
-// survivor notices a death within a millisecond, and a busy machine may run its agent first.
-enum class Suspicion : uint8_t {
-  kRoot,         // killed, or a crash in machine code
-  kUnknown,      // an exit code of the program's own
-  kConsequence,  // what frameworks and launchers do when a peer is lost, or after SIGTERM
-};
-
-Suspicion SuspicionOf(const ProgramState& state) {
-  // It ends because a rank or a daemon does, which that one's agent knows better.
-  if (state.evidence == "launcher") return Suspicion::kConsequence;
-  switch (state.exit_code) {
-    case 128 + 4:   // SIGILL
-    case 128 + 7:   // SIGBUS
-    case 128 + 8:   // SIGFPE
-    case 128 + 9:   // SIGKILL
-    case 128 + 11:  // SIGSEGV
-      return Suspicion::kRoot;
-    case 75:        // "a peer is lost", for the operator
-    case 128 + 6:   // SIGABRT
-    case 128 + 13:  // SIGPIPE
-    case 128 + 15:  // SIGTERM
-    case 205:       // of Open MPI
-    case 255:       // of MPICH
-      return Suspicion::kConsequence;
-    default:
-      return NamesALostPeer(state.message) ? Suspicion::kConsequence : Suspicion::kUnknown;
-  }
-}
-
-std::string DescribeEnd(const FailureRecord& record) {
-  const bool died = record.evidence == "exit";
-  return record.pod + " failed (" + (died ? "its program ended" : record.evidence) +
-         (record.exit_code != 0 ? ", exit code " + std::to_string(record.exit_code) : "") + ")" +
-         (record.message.empty() ? "" : ": " + record.message);
-}
-
 }  // namespace
 
 // Takes every step that is due now. Each Check changes the stage or returns false.
 void ProgramCoordinator::Advance(Time now) {
   if (stage_ == Stage::kEnded) return;
+  CheckEnd(now);
   CheckLost(now);
   bool changed = true;
   while (changed && stage_ != Stage::kEnded) {
@@ -119,8 +74,8 @@ bool ProgramCoordinator::Decided() const {
     if (!Decides(member)) continue;
     any = true;
     const auto it = peers_.find(member.id);
-    // Erased after its success: otherwise its loss would have ended this stage.
-    if (it != peers_.end() && !Succeeded(it->second)) return false;
+    // Erased after its success, unless it is remembered as lost or failed.
+    if (it == peers_.end() ? !ErasedAfterSuccess(member.id) : !Succeeded(it->second)) return false;
   }
   return any;
 }
@@ -129,64 +84,15 @@ std::string ProgramCoordinator::MissingRanks() const {
   std::vector<RanksOfWorker> workers;
   for (const Member& member : members_) {
     const auto it = peers_.find(member.id);
-    if (it == peers_.end() || !it->second.state) continue;
-    if (IsLive(it->second) && EndedInCurrent(it->second)) continue;  // its ranks are not missed
-    const ProgramState& state = *it->second.state;
-    workers.push_back({member.pod, &state.ranks, !member.role.empty(), state.open_ranks});
+    const auto erased = erased_.find(member.id);
+    if (it != peers_.end() && IsLive(it->second) && EndedInCurrent(it->second)) continue;  // not missed
+    const ProgramState* state = nullptr;
+    if (it != peers_.end() && it->second.state) state = &*it->second.state;
+    if (it == peers_.end() && erased != erased_.end()) state = &erased->second;
+    if (state != nullptr)
+      workers.push_back({member.pod, &state->ranks, !member.role.empty(), state->open_ranks});
   }
   return programs_.policy.live_workers ? FindOpenRank(workers, options_.min) : FindMissingRank(workers);
-}
-
-// ---- programs that the gang does not stop for
-
-bool ProgramCoordinator::Spared(const Peer& peer) const {
-  return RoleOf(peer).restart == ProgramRestart::kNever || RestartsAlone(peer);
-}
-
-bool ProgramCoordinator::RestartsAlone(const Peer& peer) const {
-  const ProgramPolicy& policy = programs_.policy;
-  if (RoleOf(peer).restart != ProgramRestart::kAlone) return false;
-  if (std::binary_search(policy.ruled_exit_codes.begin(), policy.ruled_exit_codes.end(),
-                         peer.state->exit_code))
-    return false;
-  return peer.restart_at != kNever || peer.restarts < policy.max_restarts;
-}
-
-void ProgramCoordinator::PlanRestart(Peer& peer, Time now) {
-  const ProgramPolicy& policy = programs_.policy;
-  if (now - std::max(peer.life_since, formed_at_) >= programs_.stable_after) peer.restarts = 0;
-  Duration wait = policy.backoff_initial;
-  for (int32_t i = 0; i < peer.restarts && wait < policy.backoff_max; ++i) wait *= 2;
-  wait = std::min(wait, policy.backoff_max);
-  ++peer.restarts;
-  peer.restart_at = now + wait;
-  FailureRecord record{peer.pod, peer.state->evidence, peer.state->exit_code, peer.state->message};
-  AddEvent(EventKind::kWorkerFailed,
-           DescribeEnd(record) + "; it starts again alone in " + std::to_string(ToMs(wait)) + " ms");
-  ++report_.worker_failures;
-  report_.last_failure = record;
-  report_dirty_ = true;
-  alone_ = {std::move(record), peer.ended_at, peer.restart_at + kAloneBlame};
-  if (IsLive(peer)) MembersChanged();
-}
-
-void ProgramCoordinator::RestartAlone(Peer& peer, Time now) {
-  peer.restart_at = kNever;
-  peer.life_since = now;
-  ++peer.life;
-  if (IsLive(peer)) {
-    // The launcher takes it for another host: it does not use one again that has failed.
-    Member& member = members_[static_cast<size_t>(ranks_.at(peer.agent))];
-    member = {peer.agent, peer.pod, peer.state->address, "", peer.state->key, version_ + 1};
-    MembersChanged();
-  }
-  StartProgram start = StartOf(peer);
-  // As far as is known, like Publish.
-  peer.state->phase = ProgramPhase::kRunning;
-  peer.state->life = peer.life;
-  peer.state->version = start.version;
-  Send(peer, std::move(start));
-  report_dirty_ = true;
 }
 
 bool ProgramCoordinator::CheckRunning(Time now) {
@@ -197,14 +103,10 @@ bool ProgramCoordinator::CheckRunning(Time now) {
   AddLiveWorkers(now);
   const std::string missing = Decided() && programs_.policy.counts_ranks ? MissingRanks() : "";
   if (Decided() && missing.empty()) {
-    const ProgramPolicy& policy = programs_.policy;
-    const char* who = policy.decider == ProgramPolicy::Decider::kAll     ? "every program"
-                      : policy.decider == ProgramPolicy::Decider::kFirst ? "rank 0"
-                                                                         : policy.decider_role.c_str();
-    End(GangPhase::kFinished, std::string(who) + " has ended with exit code 0");
+    Finish();
     return true;
   }
-  const Peer* root = nullptr;
+  bool failed = false;
   bool leaving = false;
   for (const Member& member : members_) {
     const auto it = peers_.find(member.id);
@@ -227,49 +129,27 @@ bool ProgramCoordinator::CheckRunning(Time now) {
       if (now >= peer.restart_at && peer.ready()) RestartAlone(peer, now);
       continue;
     }
-    const auto order = [](const Peer& p) { return std::pair(SuspicionOf(*p.state), p.ended_at); };
-    if (root == nullptr || order(peer) < order(*root)) root = &peer;
+    failed = true;
   }
-  if (root != nullptr) {
-    const ProgramState& state = *root->state;
-    if (incident_due_ == kNever) {
-      failure_seen_ = now;
-      incident_due_ = now + programs_.gather_window;
-    }
-    if (SuspicionOf(state) != Suspicion::kRoot) {
-      if (now < incident_due_) return false;
-      // What is not heard is lost after silence_limit, which ends this stage. The bound is for an agent
-      // whose loss does not.
-      if (now < failure_seen_ + 2 * options_.silence_limit && MayHaveLostAPeer()) {
-        incident_due_ = now + kHeardInterval;
-        return false;
-      }
-    }
-    FailureRecord record{root->pod, state.evidence, state.exit_code, state.message};
-    const bool gives_up = alone_ && programs_.policy.live_workers && !root->role.empty() &&
-                          root->ended_at - alone_->ended <= programs_.failure_grace;
-    if (gives_up) {
-      record = alone_->record;  // a launcher, because of its workers
-    } else if (alone_ && now < alone_->until && SuspicionOf(state) == Suspicion::kConsequence) {
-      // The report names both: what failed first, and what stops the gang for want of it.
-      FailureRecord first = std::exchange(alone_, {})->record;
-      first.message += (first.message.empty() ? "then " : "; then ") + DescribeEnd(record);
-      record = std::move(first);
-    }
-    FailCurrent(std::move(record), true, now);
-    return true;
-  }
+  if (failed) return CheckFailures(now);
+  failure_seen_ = incident_due_ = kNever;
   if (!missing.empty()) {
-    // The reports of the other agents may be on their way.
+    // The reports of the other agents may be on their way, also when their agents are heard again.
+    if (AwaitsEnd()) {
+      ranks_due_ = kNever;
+      return false;
+    }
     if (ranks_due_ == kNever) ranks_due_ = now + programs_.rank_grace;
     if (now < ranks_due_) return false;
     const auto launcher =
         std::find_if(members_.begin(), members_.end(), [&](const Member& m) { return Decides(m); });
-    FailCurrent({launcher->pod, "launcher", missing == kNoRankSeen ? kNoRankExitCode : 0,
-                 "the launcher ended with exit code 0, but " + missing},
-                true, now);
+    BeginStop(now);
+    Account({launcher->pod, "launcher", missing == kNoRankSeen ? kNoRankExitCode : 0,
+             "the launcher ended with exit code 0, but " + missing},
+            true);
     return true;
   }
+  if (AwaitsEnd() && !stop_requested_) return false;
   const int32_t size = Workers();
   std::string why;
   if (stop_requested_)
@@ -287,16 +167,6 @@ bool ProgramCoordinator::CheckRunning(Time now) {
   return true;
 }
 
-// Survivors of a node that is switched off may fail before its agent counts as lost. So a failure that may be
-// a consequence waits until every other agent has been heard since: a ping, or its loss.
-bool ProgramCoordinator::MayHaveLostAPeer() const {
-  return std::any_of(members_.begin(), members_.end(), [&](const Member& member) {
-    const auto it = peers_.find(member.id);
-    if (it == peers_.end() || it->second.silent || EndedInCurrent(it->second)) return false;
-    return it->second.connection == 0 || it->second.heard <= failure_seen_;
-  });
-}
-
 Time ProgramCoordinator::GrowthDue() const {
   if (stage_ != Stage::kRunning || Workers() >= options_.max || programs_.policy.live_workers) return kNever;
   const bool waiting = std::any_of(peers_.begin(), peers_.end(), [&](const auto& entry) {
@@ -306,29 +176,14 @@ Time ProgramCoordinator::GrowthDue() const {
   const bool finishing = std::any_of(peers_.begin(), peers_.end(), [&](const auto& entry) {
     return InCurrent(entry.second) && Succeeded(entry.second);
   });
-  if (!waiting || finishing) return kNever;
+  if (!waiting || finishing || Decided() || AwaitsEnd()) return kNever;
   return std::max(formed_at_ + programs_.growth_window, last_join_ + programs_.last_call);
-}
-
-// `incident`: a program has failed, as opposed to its agent, and the controller must account that.
-void ProgramCoordinator::FailCurrent(FailureRecord record, bool incident, Time now) {
-  AddEvent(EventKind::kWorkerFailed, DescribeEnd(record));
-  ++report_.worker_failures;
-  CountProgress(now);
-  if (newest_step_ <= progress_mark_ && now - formed_at_ < programs_.stable_after) ++without_progress_;
-  report_.last_failure = record;
-  if (incident) report_.incident = Incident{current_, std::move(record)};
-  StopCurrent(std::min(programs_.failure_grace, programs_.stop_grace), now);
-}
-
-void ProgramCoordinator::CountProgress(Time now) {
-  if (newest_step_ > progress_mark_ || now - formed_at_ >= programs_.stable_after) without_progress_ = 0;
 }
 
 void ProgramCoordinator::StopCurrent(Duration grace, Time now) {
   stage_ = Stage::kStopping;
   report_dirty_ = true;
-  incident_due_ = ranks_due_ = kNever;
+  incident_due_ = ranks_due_ = end_due_ = kNever;
   stop_grace_ = grace;
   stop_until_ = now + grace + programs_.stop_margin;
   for (auto& [agent, peer] : peers_) Correct(peer);
@@ -347,6 +202,7 @@ bool ProgramCoordinator::CheckStopping(Time now) {
   stop_until_ = kNever;
   stage_ = Stage::kForming;
   report_dirty_ = true;
+  if (std::exchange(unjudged_, false)) Judge();
   return true;
 }
 
@@ -482,7 +338,9 @@ bool ProgramCoordinator::Adopt(Time now) {
                                   std::to_string(ranks.size()) + " of " + std::to_string(world) +
                                   " programs run");
   if (!complete) {
-    FailCurrent({ranks.begin()->second->pod, "eof", 0, "some of its peers cannot be reached"}, false, now);
+    const std::string first = ranks.begin()->second->pod;
+    BeginStop(now);
+    Account({first, "eof", 0, "some of its peers cannot be reached"}, false);
   }
   return true;
 }
@@ -496,6 +354,11 @@ void ProgramCoordinator::SetCurrent(Generation generation, std::vector<Member> m
   version_ = 0;
   ranks_.clear();
   alone_.reset();
+  failure_seen_ = kNever;
+  unjudged_ = false;
+  failures_.clear();
+  losses_.clear();
+  erased_.clear();
   for (const Member& member : members_) ranks_.emplace(member.id, static_cast<int32_t>(ranks_.size()));
   for (auto& [agent, peer] : peers_) {
     peer.life = peer.state && peer.state->generation == generation ? peer.state->life : 0;
@@ -514,7 +377,7 @@ void ProgramCoordinator::Publish(std::vector<Peer*> members, Time now) {
   stepped_ = false;
   progress_mark_ = newest_step_;
   formed_at_ = now;
-  incident_due_ = ranks_due_ = kNever;
+  incident_due_ = ranks_due_ = end_due_ = kNever;
   ++report_.generations;
   report_.seconds_left = 0;
   report_dirty_ = true;
@@ -575,9 +438,12 @@ void ProgramCoordinator::End(GangPhase phase, const std::string& reason) {
 
 Time ProgramCoordinator::NextWakeup() const {
   if (stage_ == Stage::kEnded || started_at_ == kNever) return kNever;
+  const bool awaits_end = AwaitsEnd();
   Time wake = std::min({silence_check_at_, incident_due_, ranks_due_, stop_until_});
+  // Past already: a check of silence follows.
+  if (end_due_ > last_on_) wake = std::min(wake, end_due_);
   for (const auto& [agent, peer] : peers_) {
-    if (peer.connection == 0) wake = std::min(wake, peer.lost_at + options_.silence_limit);
+    if (peer.connection == 0 && !awaits_end) wake = std::min(wake, peer.lost_at + options_.silence_limit);
   }
   if (stage_ == Stage::kRunning) {
     wake = std::min(wake, GrowthDue());

@@ -119,7 +119,10 @@ bool ProgramCoordinator::AdoptLive(Time now) {
   MembersChanged();
   AddEvent(EventKind::kOther, "adopted incarnation " + std::to_string(newest & 0xffffffff) + " with " +
                                   std::to_string(size) + " programs");
-  if (!good) FailCurrent({first, "eof", 0, "some of its peers cannot be reached"}, false, now);
+  if (!good) {
+    BeginStop(now);
+    Account({first, "eof", 0, "some of its peers cannot be reached"}, false);
+  }
   return true;
 }
 

@@ -48,6 +48,55 @@ TEST_F(LauncherTest, ALauncherThatOverlooksALostRankFails) {
   EXPECT_EQ(state_[1].phase, ProgramPhase::kStopping);
 }
 
+// The job is complete, but an agent that knows it cannot be heard when the launcher ends.
+TEST_F(LauncherTest, ItsSuccessWaitsForAnAgentThatIsNotHeard) {
+  for (const bool reset : {false, true}) {
+    SCOPED_TRACE(reset);
+    Make(2, 2, 2);
+    Form({0, 1});
+    Pass(seconds(1));
+    mute_ = {1};
+    Pass(milliseconds(1500));
+    if (reset) Disconnect(1);
+    Ran(0, {{2, 0, 1}});
+    End(0, 0);
+    Pass(seconds(10));
+    EXPECT_EQ(report().phase, GangPhase::kActive) << "the whole job would run again";
+    EXPECT_FALSE(report().last_failure.has_value());
+    mute_.clear();
+    if (reset) Connect(1);
+    Ran(1, {{2, 1, 1}});
+    EXPECT_EQ(report().phase, GangPhase::kFinished);
+    state_.clear();
+  }
+}
+
+TEST_F(LauncherTest, ItsSuccessDoesNotWaitForEverForAnAgent) {
+  Make(2, 2, 2);
+  Form({0, 1});
+  Disconnect(1);
+  Ran(0, {{2, 0, 1}});
+  End(0, 0);
+  Pass(options_.programs->end_limit + seconds(4));
+  EXPECT_EQ(report().last_failure->pod, "pod-1");
+  EXPECT_FALSE(report().incident.has_value()) << "its agent is lost";
+}
+
+// Two workers are not heard when the launcher ends. One has reported its ranks before, and its pod goes.
+TEST_F(LauncherTest, AWorkerWhoseRanksHaveSucceededIsNotMissed) {
+  Make(3, 3, 3);
+  Form({0, 1, 2});
+  Ran(0, {{3, 0, 1}});
+  Ran(1, {{3, 1, 1}});
+  Disconnect(2);
+  End(0, 0);
+  On(PodEnded{"pod-1"});
+  EXPECT_EQ(report().phase, GangPhase::kActive);
+  state_[2].ranks = {{3, 2, 1}};
+  Connect(2);
+  EXPECT_EQ(report().phase, GangPhase::kFinished);
+}
+
 TEST_F(LauncherTest, AFailedRankIsTheCauseThoughTheLauncherEndsWithZero) {
   Make(2, 2, 2);
   Form({0, 1});

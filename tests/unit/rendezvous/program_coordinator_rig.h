@@ -82,6 +82,11 @@ class ProgramCoordinatorTest : public testing::Test {
     state.message = message;
     Report(n);
   }
+  // The programs that were ordered to stop end.
+  void EndStopped() {
+    for (const auto& [n, state] : std::map(state_))
+      if (state.phase == ProgramPhase::kStopping) End(n, 143);
+  }
   // Agent n takes a step of the check of the network.
   void Answer(int n, const CheckPeers& order) {
     PeersChecked result{order.number, order.step};

@@ -133,7 +133,8 @@ TEST_F(ProgramCoordinatorTest, TheFailureOfASurvivorIsNotChargedWhenItsPeerTurns
     Pass(seconds(1));
     End(0, 1, message);
     Pass(seconds(1));
-    EXPECT_EQ(report().phase, GangPhase::kActive) << "agent 1 may be lost, or late";
+    EXPECT_EQ(report().phase, GangPhase::kForming) << "the gang stops, and does not wait for agent 1";
+    EXPECT_FALSE(report().last_failure.has_value()) << "agent 1 may be lost, or late";
     Pass(seconds(2));
     EXPECT_FALSE(report().incident.has_value());
     EXPECT_EQ(report().silent_pods, (std::vector<std::string>{"pod-1"}));
@@ -153,8 +154,88 @@ TEST_F(ProgramCoordinatorTest, TheFailureOfAProgramIsChargedWhenItsPeersAreHeard
   EXPECT_FALSE(report().incident.has_value());
   mute_.clear();
   Pass(milliseconds(500));
+  End(1, 143);
   ASSERT_TRUE(report().incident.has_value());
   EXPECT_EQ(report().incident->root.message, "ValueError: the data is broken");
+}
+
+// A machine with much to do: the victim ends first, and the cause long after, when the gang is being stopped.
+TEST_F(ProgramCoordinatorTest, ACauseThatArrivesAfterItsConsequenceIsStillTheCause) {
+  for (const int late_ms : {50, 500, 900, 3000}) {
+    SCOPED_TRACE(late_ms);
+    Make(3, 3, 3);
+    Form({0, 1, 2});
+    End(0, 75, "peer is lost: rank 2");
+    Pass(milliseconds(late_ms));
+    EXPECT_FALSE(report().incident.has_value()) << "a consequence is not published while a rank runs";
+    // It ended by itself: its agent reports that before it reads the order to stop.
+    state_[2].phase = ProgramPhase::kRunning;
+    End(2, 1, "its disk is full");
+    Pass(milliseconds(200));
+    if (!report().incident) End(1, 143);
+    ASSERT_TRUE(report().incident.has_value());
+    EXPECT_EQ(report().incident->root.message, "its disk is full");
+    state_.clear();
+  }
+}
+
+TEST_F(ProgramCoordinatorTest, WhatMayBeAConsequenceIsPublishedWhenTheGangHasStopped) {
+  Make(3, 3, 3);
+  Form({0, 1, 2});
+  End(0, 75, "peer is lost: rank 2");
+  Pass(seconds(3));
+  EXPECT_EQ(state_[1].phase, ProgramPhase::kStopping);
+  EXPECT_FALSE(report().incident.has_value());
+  End(1, 143);
+  EXPECT_FALSE(report().incident.has_value());
+  End(2, 143);
+  ASSERT_TRUE(report().incident.has_value());
+  EXPECT_EQ(report().incident->root.pod, "pod-0");
+  EXPECT_FALSE(Runs(0)) << "it is not accounted";
+  On(AllowRestart{report().incident->generation});
+  EXPECT_TRUE(Runs(0) && Runs(1) && Runs(2));
+}
+
+// The last rank has ended as well, but its agent is cut off when it does: nothing is left to do.
+TEST_F(ProgramCoordinatorTest, AnAgentThatIsNotHeardWhenAllOthersAreDoneMayBeLate) {
+  for (const bool reset : {false, true}) {
+    SCOPED_TRACE(reset);
+    Make(2, 2, 2);
+    Form({0, 1});
+    mute_ = {1};
+    Pass(seconds(1));
+    if (reset) Disconnect(1);
+    End(0, 0);
+    Pass(seconds(20));
+    EXPECT_EQ(report().phase, GangPhase::kActive) << "the whole job would run again";
+    EXPECT_TRUE(report().silent_pods.empty()) << "its pod would be replaced";
+    mute_.clear();
+    state_[1].phase = ProgramPhase::kEnded;
+    if (reset) Connect(1);
+    End(1, 0);
+    EXPECT_EQ(report().phase, GangPhase::kFinished);
+    state_.clear();
+  }
+}
+
+TEST_F(ProgramCoordinatorTest, AnAgentThatIsNotHeardForLongIsLostThoughAllOthersAreDone) {
+  Make(2, 2, 2);
+  Form({0, 1});
+  mute_ = {1};
+  Pass(seconds(1));
+  End(0, 0);
+  Pass(options_.programs->end_limit + seconds(2));
+  EXPECT_EQ(report().silent_pods, (std::vector<std::string>{"pod-1"}));
+  EXPECT_EQ(report().last_failure->pod, "pod-1");
+}
+
+TEST_F(ProgramCoordinatorTest, APodThatHasEndedIsLostThoughAllOthersAreDone) {
+  Make(2, 2, 2);
+  Form({0, 1});
+  Disconnect(1);
+  End(0, 0);
+  On(PodEnded{"pod-1"});
+  EXPECT_EQ(report().last_failure->pod, "pod-1");
 }
 
 TEST_F(ProgramCoordinatorTest, AFailureIsJudgedSoonAfterTheLastPeerIsHeard) {
@@ -165,7 +246,8 @@ TEST_F(ProgramCoordinatorTest, AFailureIsJudgedSoonAfterTheLastPeerIsHeard) {
   Pass(milliseconds(110));
   EXPECT_FALSE(report().incident.has_value());
   mute_.clear();
-  Pass(milliseconds(30));
+  Report(1);
+  EndStopped();
   EXPECT_TRUE(report().incident.has_value());
 }
 
@@ -543,6 +625,7 @@ TEST_F(RolesTest, ALostProgramExplainsNoFailureLongAfter) {
   Pass(seconds(62));
   End(10, 1, kLostRemote);
   Pass(seconds(1));
+  EndStopped();
   ASSERT_TRUE(report().incident.has_value());
   EXPECT_EQ(report().incident->root.pod, "pod-10");
 }
