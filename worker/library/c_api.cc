@@ -11,6 +11,7 @@
 #include <new>
 #include <set>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "base/exit_codes.h"
@@ -48,7 +49,34 @@ rm_status Say(rm_run* run, rm_status status, const std::string& message) {
   return status;
 }
 
-// Runs `body`, which returns an rm_status, and turns exceptions into RM_FAILED.
+struct Thrown {
+  int32_t exit_code = ringmaster::kExitInternal;
+  std::string message;
+};
+
+// Describes the exception that is handled. No exception is a mistake of the program: its exit codes let the
+// job start the worker again.
+Thrown CurrentException() {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    return {ringmaster::kExitMemory, "libringmaster: not enough memory"};
+  } catch (const std::system_error& thrown) {
+    // Also of threads, which need memory and a place in the limits of the container.
+    if (thrown.code() == std::errc::resource_unavailable_try_again)
+      return {ringmaster::kExitMemory, fmt::format("libringmaster: cannot start a thread: {}. See the limits "
+                                                   "of memory and of processes of the container",
+                                                   thrown.what())};
+    return {ringmaster::kExitInternal, fmt::format("libringmaster: {}", thrown.what())};
+  } catch (const std::exception& thrown) {
+    return {ringmaster::kExitInternal, fmt::format("libringmaster: {}", thrown.what())};
+  } catch (...) {
+    return {ringmaster::kExitInternal, "libringmaster: an unknown exception"};
+  }
+}
+
+// Runs `body`, which returns an rm_status, and turns exceptions into RM_FAILED. What the session had begun is
+// not known then, so it fails for good.
 template <class Body>
 rm_status Guard(rm_run* run, Body body) {
   if (run == nullptr) return RM_INVALID;
@@ -56,10 +84,9 @@ rm_status Guard(rm_run* run, Body body) {
   if (run->session->failed()) return RM_FAILED;
   try {
     return body(*run->session);
-  } catch (const std::bad_alloc&) {
-    return Say(run, RM_FAILED, "not enough memory");
-  } catch (const std::exception& thrown) {
-    return Say(run, RM_FAILED, thrown.what());
+  } catch (...) {
+    const Thrown thrown = CurrentException();
+    return Say(run, RM_FAILED, run->session->FailWith(thrown.exit_code, thrown.message).message);
   }
 }
 
@@ -184,8 +211,10 @@ rm_status rm_open(const rm_options* options, rm_run** out) {
     if (!opened.ok()) return Say(run, RM_FAILED, opened.error().message);
     run->session = std::move(opened).value();
     return RM_OK;
-  } catch (const std::exception& thrown) {
-    return Say(run, RM_FAILED, thrown.what());
+  } catch (...) {
+    const Thrown thrown = CurrentException();
+    run->exit_code = thrown.exit_code;
+    return Say(run, RM_FAILED, thrown.message);
   }
 }
 

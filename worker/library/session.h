@@ -77,6 +77,8 @@ class Session {
   Result<Event> Next();
   // Ends the job, and fails.
   Error Fail(const std::string& message);
+  // Fails for a reason that another attempt may not have, such as too little memory.
+  Error FailWith(int exit_code, const std::string& message);
 
   // The answer to kDescribe. The memory of the arrays is used until the next kStep. Errors: kInvalid for a
   // name or a type that is not allowed.
@@ -181,7 +183,6 @@ class Session {
   Result<Verdict> VerdictOf(const Status& outcome);
   // Ends the job, and fails.
   Error EndJob(int exit_code, const std::string& message);
-  Error FailWith(int exit_code, const std::string& message);
   // Fails because of the device that has the sums.
   Error DeviceFailed(const Error& error);
   Event MakeEvent(EventKind kind) const;

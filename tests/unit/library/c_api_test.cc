@@ -3,11 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <array>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <limits>
 #include <numeric>
@@ -16,6 +21,7 @@
 #include <vector>
 
 #include "include/ringmaster.h"
+#include "tests/sanitized.h"
 
 namespace {
 
@@ -355,6 +361,51 @@ TEST(CApi, AGpuNeedsThePluginNextToTheLibrary) {
               HasSubstr("gradients on a GPU cannot be summed: " RINGMASTER_LIBRARY_FOLDER
                         "/libringmaster_cuda.so does not exist"));
   EXPECT_EQ(rm_exit_code(program.run()), 74) << "another node may have one";
+}
+
+// Leaves this process as much more memory.
+void LimitMemory(size_t bytes) {
+  std::ifstream status("/proc/self/status");
+  std::string line;
+  while (std::getline(status, line) && !line.starts_with("VmSize:")) {
+  }
+  const rlim_t most = std::stoull(line.substr(line.find_first_of("0123456789"))) * 1024 + bytes;
+  const rlimit limit = {most, most};
+  if (::setrlimit(RLIMIT_AS, &limit) != 0) std::abort();
+}
+
+// Ends this process with the exit code of the run if the call failed as it should.
+[[noreturn]] void ExitLike(rm_run* run, rm_status status) {
+  if (status != RM_FAILED) ::_exit(1);
+  std::fprintf(stderr, "said: %s\n", rm_error(run));
+  rm_event event{};
+  event.size = sizeof event;
+  ::_exit(rm_next(run, &event) == RM_FAILED ? rm_exit_code(run) : 2);
+}
+
+// An exit code of 0 would end the job.
+TEST(CApiDeathTest, AnExceptionInTheLibraryRestartsTheWorker) {
+  if (ringmaster::kSanitized) GTEST_SKIP() << "sanitizers reserve more memory than a limit leaves";
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        Program program;
+        if (program.Join(10) != RM_OK) std::abort();
+        const std::vector<char> meta(size_t{256} << 20);
+        LimitMemory(size_t{64} << 20);
+        ExitLike(program.run(), rm_describe(program.run(), nullptr, 0, meta.data(), meta.size()));
+      },
+      testing::ExitedWithCode(71), "said: libringmaster: not enough memory");
+  EXPECT_EXIT(
+      {
+        Program program(testing::TempDir());  // a thread looks for checkpoints
+        if (program.Join(10) != RM_OK) std::abort();
+        LimitMemory(size_t{1} << 20);
+        rm_event event{};
+        event.size = sizeof event;
+        ExitLike(program.run(), rm_next(program.run(), &event));
+      },
+      testing::ExitedWithCode(71), "said: libringmaster: cannot start a thread");
 }
 
 TEST(CApi, SamplesOfAnEpochAreAPermutation) {
