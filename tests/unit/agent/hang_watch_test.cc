@@ -252,6 +252,61 @@ TEST(HangWatch, UntilItsFirstStepAProgramHasTheTimeOfItsStart) {
   }
 }
 
+// An evaluation has no heartbeats. What the program does meanwhile shows that it is not stuck.
+class WorkTest : public testing::Test {
+ protected:
+  WorkTest() {
+    while (beats_ < 100) EXPECT_FALSE(Hold(seconds(0), {}));
+  }
+  // Holds a sample for `span` while each second adds to the work; a span of 0: a heartbeat.
+  std::optional<HangWatch::HangReport> Hold(Duration span, const ProcessWork& each_second) {
+    if (span == Duration::zero()) ++beats_;
+    for (Duration passed{}; passed <= span; passed += kTick) {
+      now_ += kTick;
+      if (ToMs(passed) % 1000 == 0) work_ += each_second;
+      work_.blocked = each_second.blocked;
+      HangWatch::Sample sample = Computing(beats_, true);
+      if (watch_.WantsWork(now_)) sample.work = work_;
+      if (auto report = watch_.Feed(now_, sample)) return report;
+    }
+    return std::nullopt;
+  }
+  HangWatch watch_{{.startup = seconds(1800), .program = true}};
+  ProcessWork work_;
+  Time now_{};
+  uint64_t beats_ = 0;
+};
+
+TEST_F(WorkTest, AProgramThatComputesOrMovesDataIsNotHung) {
+  for (const ProcessWork& work : {ProcessWork{.cpu = milliseconds(100)}, ProcessWork{.io_bytes = 1 << 20},
+                                  ProcessWork{.blocked = true}}) {
+    EXPECT_FALSE(Hold(seconds(1500), work));
+    EXPECT_FALSE(Hold(seconds(0), {}));
+  }
+}
+
+TEST_F(WorkTest, OneThatStopsDoingSoIs) {
+  EXPECT_FALSE(Hold(seconds(290), {.cpu = seconds(1)}));
+  EXPECT_FALSE(Hold(seconds(290), {.cpu = milliseconds(1), .io_bytes = 1000}));
+  const auto report = Hold(seconds(20), {.cpu = milliseconds(1), .io_bytes = 1000});
+  ASSERT_TRUE(report);
+  EXPECT_NE(report->message.find("while computing (limit 300"), std::string::npos) << report->message;
+}
+
+TEST_F(WorkTest, WorkWithoutAnEndIsAHang) {
+  EXPECT_FALSE(Hold(seconds(1790), {.cpu = seconds(1)}));
+  const auto report = Hold(seconds(20), {.cpu = seconds(1)});
+  ASSERT_TRUE(report);
+  EXPECT_NE(report->message.find("though it uses CPU time"), std::string::npos) << report->message;
+}
+
+TEST_F(WorkTest, TheLimitOfWorkIsLearned) {
+  EXPECT_FALSE(Hold(seconds(1500), {.cpu = seconds(1)}));
+  EXPECT_FALSE(Hold(seconds(0), {}));
+  EXPECT_FALSE(Hold(seconds(5000), {.cpu = seconds(1)}));
+  EXPECT_TRUE(Hold(seconds(1500), {.cpu = seconds(1)}));
+}
+
 TEST(HangWatch, TheLimitOfAProgramIsTwiceItsLongestInterval) {
   Rig rig({.program = true});
   uint64_t beats = 0;

@@ -17,9 +17,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
-#include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -34,6 +31,7 @@
 #include "base/process_children.h"
 #include "worker/agent/shell/exec_child.h"
 #include "worker/agent/shell/find_program.h"
+#include "worker/agent/shell/process_tree.h"
 
 namespace ringmaster::agent {
 namespace {
@@ -41,8 +39,8 @@ namespace {
 // Of the agent alone. The program must not act in the agent's name.
 constexpr std::array<std::string_view, 4> kHidden = {"RINGMASTER_SECRET_FILE", "RINGMASTER_COORDINATOR",
                                                      "RINGMASTER_CA_FILE", "RINGMASTER_TERMINATION_LOG"};
-constexpr std::string_view kUnbuffered = "PYTHONUNBUFFERED";
-constexpr int kMaxDepth = 16;  // of processes below the agent
+// Output must not be lost with a program that is killed, and SIGABRT shows the stacks of one that hangs.
+constexpr std::array<std::string_view, 2> kForPython = {"PYTHONUNBUFFERED", "PYTHONFAULTHANDLER"};
 
 std::string_view NameOf(std::string_view variable) { return variable.substr(0, variable.find('=')); }
 
@@ -69,47 +67,6 @@ std::vector<pid_t> ChildrenOfThis(pid_t spare) {
   std::vector<pid_t> children = ChildrenOfThisProcess();
   std::erase(children, spare);
   return children;
-}
-
-// Adds what `pid` and its descendants do, and the CPU times of those that they have collected.
-void ObserveBelow(pid_t pid, int depth, long long* ticks, bool* stopped) {
-  const Result<std::string> stat = ReadFile(fmt::format("/proc/{}/stat", pid));
-  if (!stat.ok()) return;
-  // The fields after the name, which may contain anything: the state, and 11 to 14 are times.
-  const size_t name_end = stat->rfind(')');
-  char state = 0;
-  long long times[4] = {};
-  if (name_end != std::string::npos &&
-      std::sscanf(stat->c_str() + name_end + 1,
-                  " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lld %lld %lld %lld", &state, &times[0],
-                  &times[1], &times[2], &times[3]) == 5) {
-    *ticks += times[0] + times[1] + times[2] + times[3];
-    *stopped = *stopped || state == 'T';  // and not 't': a debugger
-  }
-  if (depth >= kMaxDepth) return;
-  for (const pid_t child : ChildrenOf(pid)) ObserveBelow(child, depth + 1, ticks, stopped);
-}
-
-// Whether the process catches the signal, or blocks it to read it from a descriptor.
-bool Takes(pid_t pid, int signal) {
-  const Result<std::string> status = ReadFile(fmt::format("/proc/{}/status", pid));
-  if (!status.ok()) return false;
-  for (const std::string_view field : {"\nSigCgt:\t", "\nSigBlk:\t"}) {
-    const size_t at = status->find(field);
-    if (at == std::string::npos) continue;
-    uint64_t mask = 0;
-    std::from_chars(status->data() + at + field.size(), status->data() + status->size(), mask, 16);
-    if (((mask >> (signal - 1)) & 1) != 0) return true;
-  }
-  return false;
-}
-
-// Adds the first process on each path from `pid` down that takes the signal. What is below it is its own
-// matter: processes that Python has forked have its handlers.
-void AddReceivers(pid_t pid, int signal, int depth, std::vector<pid_t>& out) {
-  if (Takes(pid, signal)) return out.push_back(pid);
-  if (depth >= kMaxDepth) return;
-  for (const pid_t child : ChildrenOf(pid)) AddReceivers(child, signal, depth + 1, out);
 }
 
 // Whether the standard input of the process is a pipe, as that of `tee` in `python train.py | tee log`.
@@ -155,16 +112,15 @@ Result<ProgramProcess> ProgramProcess::Start(const std::vector<std::string>& com
 
 std::vector<std::string> ProgramProcess::EnvironmentWith(const std::vector<std::string>& variables) {
   std::vector<std::string> environment = variables;
-  bool unbuffered = false;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view name = NameOf(*entry);
-    unbuffered = unbuffered || name == kUnbuffered;
     const bool replaced = std::find(kHidden.begin(), kHidden.end(), name) != kHidden.end() ||
                           std::any_of(variables.begin(), variables.end(),
                                       [&](const std::string& variable) { return NameOf(variable) == name; });
     if (!replaced) environment.emplace_back(*entry);
   }
-  if (!unbuffered) environment.push_back(std::string(kUnbuffered) + "=1");
+  for (const std::string_view name : kForPython)
+    if (std::getenv(name.data()) == nullptr) environment.push_back(std::string(name) + "=1");
   return environment;
 }
 
@@ -176,8 +132,7 @@ void ProgramProcess::Terminate() {
 
 void ProgramProcess::Signal(int signal) const {
   if (exit_code_) return;
-  std::vector<pid_t> receivers;
-  AddReceivers(pid_, signal, 0, receivers);
+  std::vector<pid_t> receivers = ReceiversOf(pid_, signal);
   if (receivers.empty()) receivers.push_back(pid_);
   for (const pid_t pid : receivers) ::kill(pid, signal);
 }
@@ -222,21 +177,17 @@ void ProgramProcess::TerminateRest(const std::vector<pid_t>& rest) {
     if (contains(terminated_, pid)) continue;
     terminated_.push_back(pid);
     // A program that saves may print into it: it ends with its input.
-    if (ReadsPipe(pid) && !Takes(pid, SIGTERM)) continue;
+    if (ReadsPipe(pid) && !TakesSignal(pid, SIGTERM)) continue;
     log::Info("SIGTERM to pid={}, which the first process of the program has left", pid);
     ::kill(pid, SIGTERM);
   }
 }
 
 ProgramProcess::Activity ProgramProcess::Observe(pid_t spare) const {
-  Activity activity;
-  long long ticks = 0;
   // The agent's own time is not the program's.
-  for (const pid_t child : ChildrenOfThis(spare)) ObserveBelow(child, 0, &ticks, &activity.stopped);
-  static const long kTicksPerSecond = ::sysconf(_SC_CLK_TCK);
-  activity.cpu = std::chrono::duration_cast<Duration>(
-      std::chrono::duration<double>(static_cast<double>(ticks) / static_cast<double>(kTicksPerSecond)));
-  return activity;
+  ProcessWork work;
+  for (const pid_t child : ChildrenOfThis(spare)) work += WorkOf(child);
+  return {work.cpu, work.stopped};
 }
 
 Result<ReservedPort> ReservedPort::Reserve(int32_t port) {

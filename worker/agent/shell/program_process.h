@@ -26,7 +26,7 @@ class ProgramProcess {
  public:
   // Starts the program, which leads a separate process group. Its environment is the agent's without what
   // belongs to the agent (the secret, the coordinator), overridden by `variables` ("NAME=value").
-  // PYTHONUNBUFFERED is set unless the agent has it: output must not be lost with a program that is killed.
+  // PYTHONUNBUFFERED and PYTHONFAULTHANDLER are set unless the agent has them.
   // `input`: its standard input; -1: empty. Errors: kNotFound and others of exec, with the command's name.
   static Result<ProgramProcess> Start(const std::vector<std::string>& command,
                                       const std::vector<std::string>& variables, int input = -1);

@@ -17,6 +17,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/process_children.h"
+#include "worker/agent/shell/process_tree.h"
 #include "worker/agent/shell/slot_relay.h"
 
 namespace ringmaster::agent {
@@ -237,7 +238,7 @@ void Agent::LoseLink(const Error& why) {
 
 void Agent::Start(const std::string& member) {
   CHECK(!trainer_, "the last trainer has not been reaped");
-  fatal_sent_ = exit_sent_ = died_ = false;
+  fatal_sent_ = exit_sent_ = died_ = hangs_ = false;
   kill_at_ = kNever;
   end_note_.clear();
   Result<std::unique_ptr<TrainerProcess>> started = TrainerProcess::Start(config_.trainer, member);
@@ -297,12 +298,15 @@ void Agent::LoseTrainer(const std::string& evidence, const std::string& message)
     log::Warn("trainer member={} pid={} lost evidence={} {}", trainer_->member(), trainer_->pid(), evidence,
               message);
   }
+  hangs_ = evidence == "hang";
   Feed(rendezvous::TrainerLost{evidence, message});
 }
 
 void Agent::KillTrainer() {
   if (!trainer_) return;
-  if (config_.trainer.is_program && std::exchange(died_, false)) {
+  if (std::exchange(hangs_, false) && config_.trainer.is_program && trainer_->ShowStacks()) {
+    kill_at_ = Now() + kStackGrace;
+  } else if (config_.trainer.is_program && std::exchange(died_, false)) {
     kill_at_ = Now() + kShellGrace;
   } else {
     trainer_->Kill();
@@ -334,6 +338,7 @@ void Agent::Sample(Time now) {
       .stopped = stopped.by_signal || (stopped.by_tracer && hangs_matter && !config_.trainer.is_program),
       .waits = page.waits.load(std::memory_order_relaxed),
       .stepped = page.busy_steps.load(std::memory_order_relaxed) > 0,
+      .work = hang_watch_->WantsWork(now) ? std::optional(WorkOf(trainer_->pid())) : std::nullopt,
   };
   const auto report = hang_watch_->Feed(now, sample);
   if (!report) return;

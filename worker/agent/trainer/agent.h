@@ -33,6 +33,8 @@ class Agent {
   static constexpr Duration kEofGrace = milliseconds(200);
   // From the death of a program to SIGKILL for a shell that started it, which ends with its exit code.
   static constexpr Duration kShellGrace = milliseconds(200);
+  // From SIGABRT to SIGKILL for a program that hangs: Python prints its stacks meanwhile.
+  static constexpr Duration kStackGrace = seconds(2);
 
   // The configuration determines `timing.hello`.
   explicit Agent(Config config, const rendezvous::MemberOptions& timing = {});
@@ -91,6 +93,7 @@ class Agent {
   std::string end_note_;     // what its exit code means, if that alone says too little
   Time sample_at_ = kNever;
   bool died_ = false;      // the death watch has seen its end
+  bool hangs_ = false;     // the next KillTrainer is for a hang
   Time kill_at_ = kNever;  // KillTrainer that waits for a shell
 
   EventPump<rendezvous::MemberCore, rendezvous::MemberEvent> pump_{&core_};

@@ -21,6 +21,7 @@ std::optional<HangWatch::HangReport> HangWatch::Feed(Time now, const Sample& sam
   if (sample.stopped) return std::nullopt;
 
   silent_ += gap;
+  idle_ += gap;
   const uint64_t beats = sample.heartbeat - previous_.heartbeat;
   // The thread that waits in a collective may be another one than that which computes, so its signs count
   // only while the trainer does nothing else.
@@ -34,13 +35,16 @@ std::optional<HangWatch::HangReport> HangWatch::Feed(Time now, const Sample& sam
     }
     if (previous_.ready && previous_.activity == Activity::kDevice && sample.activity != Activity::kDevice)
       device_waits_.Add(silent_);
-    silent_ = Duration::zero();
+    silent_ = idle_ = Duration::zero();
+    work_.reset();
   }
+  if (sample.work) LearnWork(now, *sample.work);
   previous_ = sample;
 
   const Activity activity = sample.ready ? sample.activity : Activity::kStarting;
   Duration limit{};
   const char* doing = "";
+  const bool judges_work = limits_.program && !limits_.step && sample.stepped;
   switch (activity) {
     case Activity::kStarting:
       limit = limits_.startup;
@@ -49,6 +53,10 @@ std::optional<HangWatch::HangReport> HangWatch::Feed(Time now, const Sample& sam
     case Activity::kComputing:
       limit = StepLimit();
       doing = "computing";
+      if (judges_work && idle_ <= limit) {
+        limit = BusyLimit();
+        doing = "computing, though it uses CPU time or moves data";
+      }
       break;
     case Activity::kExchanging:
       limit = ExchangeLimit();
@@ -74,6 +82,31 @@ std::optional<HangWatch::HangReport> HangWatch::Feed(Time now, const Sample& sam
                     fmt::format("no sign of progress for {:.1f} s while {} (limit {:.1f} s)",
                                 ToSeconds(std::exchange(silent_, Duration::zero())), doing, ToSeconds(limit)),
                     activity == Activity::kExchanging};
+}
+
+bool HangWatch::WantsWork(Time now) const {
+  return limits_.program && !limits_.step && previous_.stepped &&
+         previous_.activity == Activity::kComputing && silent_ >= kWorkAfter &&
+         (!work_ || now - work_at_ >= kWorkPeriod);
+}
+
+void HangWatch::LearnWork(Time now, const ProcessWork& work) {
+  if (work_) {
+    const double passed = ToSeconds(now - work_at_);
+    // Both decrease when a process has ended: then something happened, too.
+    const Duration cpu = work.cpu - work_->cpu;
+    const double bytes = static_cast<double>(work.io_bytes) - static_cast<double>(work_->io_bytes);
+    if (work.blocked || cpu < Duration::zero() || ToSeconds(cpu) > kIdleShare * passed || bytes < 0 ||
+        bytes > kIdleBytes * passed)
+      idle_ = Duration::zero();
+  }
+  work_ = work;
+  work_at_ = now;
+}
+
+Duration HangWatch::BusyLimit() const {
+  if (limits_.startup == Duration::zero() || StepLimit() == Duration::zero()) return Duration::zero();
+  return std::max({limits_.startup, 4 * longest_, StepLimit()});
 }
 
 Duration HangWatch::StepLimit() const {

@@ -13,6 +13,7 @@
 
 #include "base/time.h"
 #include "worker/agent/shell/intervals.h"
+#include "worker/agent/shell/process_tree.h"
 #include "worker/agent/trainer/shared_page.h"
 
 namespace ringmaster::agent {
@@ -40,8 +41,17 @@ class HangWatch {
   // layers of a model differ; until then the limit is HangLimits::startup.
   static constexpr Duration kFloor = seconds(10);
   static constexpr Duration kUnlearned = seconds(60);
-  // The same of a program: a new shape of data compiles kernels again.
+  // The same of a program: a new shape of data compiles kernels again. A program that uses CPU time or moves
+  // data between two heartbeats evaluates or loads, and the limit counts only from then on.
+  // HangLimits::startup or four times the longest interval bounds that: a program may also spin for ever.
   static constexpr Duration kProgramFloor = seconds(300);
+  // What a program uses while it does nothing, such as threads that poll or report: this share of a CPU, and
+  // these bytes per second.
+  static constexpr double kIdleShare = 0.02;
+  static constexpr double kIdleBytes = 256 << 10;
+  // From when on, and how often, to look at what a silent program does.
+  static constexpr Duration kWorkAfter = seconds(10);
+  static constexpr Duration kWorkPeriod = seconds(5);
   // The least limit inside a collective, without a sign that its wait is alive (Sample::waits). It ends no
   // trainer: if its peer has died and the coordinator is away, its state is needed later. The coordinator
   // learns of the failed operation; a trainer that does not answer its Prepare hangs.
@@ -56,9 +66,10 @@ class HangWatch {
     bool ready = false;  // the trainer has attached the shared page
     Activity activity = Activity::kStarting;
     uint64_t heartbeat = 0;
-    bool stopped = false;  // by a signal or a tracer
-    uint64_t waits = 0;    // counts only in a collective
-    bool stepped = false;  // it has committed a step
+    bool stopped = false;               // by a signal or a tracer
+    uint64_t waits = 0;                 // counts only in a collective
+    bool stepped = false;               // it has committed a step
+    std::optional<ProcessWork> work{};  // of all its processes, when WantsWork
   };
   struct HangReport {
     std::string evidence;  // "hang" or "stopped", as in rendezvous::Down
@@ -72,6 +83,9 @@ class HangWatch {
   // new HangWatch, unless it hangs in a collective. That is reported again after the same time.
   std::optional<HangReport> Feed(Time now, const Sample& sample);
 
+  // Whether the next sample should have `work`.
+  bool WantsWork(Time now) const;
+
   // Returns the current limit for the time between two heartbeats; zero: none.
   Duration StepLimit() const;
   // Returns the current limit for a collective without a sign of life; zero: none.
@@ -79,11 +93,19 @@ class HangWatch {
   // Returns the current limit of a wait for the device; zero: none.
   Duration DeviceLimit() const;
 
+  // The same for a program that does something all the time.
+  Duration BusyLimit() const;
+
  private:
+  void LearnWork(Time now, const ProcessWork& work);
+
   HangLimits limits_;
   std::optional<Time> last_;
   Sample previous_;
-  Duration silent_{};     // since the last sign of progress
+  Duration silent_{};                // since the last sign of progress
+  Duration idle_{};                  // the same, since it was last observed to work
+  std::optional<ProcessWork> work_;  // in the last sample that has one, since the last sign of progress
+  Time work_at_{};
   Duration stopped_{};    // without interruption
   Duration longest_{};    // between two heartbeats while computing
   Intervals heartbeats_;  // the same intervals

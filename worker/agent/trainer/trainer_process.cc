@@ -19,6 +19,7 @@
 #include "base/pipe.h"
 #include "worker/agent/shell/exec_child.h"
 #include "worker/agent/shell/find_program.h"
+#include "worker/agent/shell/process_tree.h"
 #include "worker/agent/shell/program_process.h"
 
 namespace ringmaster::agent {
@@ -147,6 +148,12 @@ TrainerProcess::Stopped TrainerProcess::ReadStopped() const {
   if (name_end == std::string_view::npos || name_end + 2 >= stat.size()) return {};
   const char state = stat[name_end + 2];
   return {state == 'T', state == 't'};
+}
+
+bool TrainerProcess::ShowStacks() const {
+  const std::vector<pid_t> receivers = ReceiversOf(pid_, SIGABRT);
+  for (const pid_t pid : receivers) ::kill(pid, SIGABRT);
+  return !receivers.empty();
 }
 
 void TrainerProcess::Kill() const {

@@ -72,6 +72,10 @@ class TrainerProcess {
   };
   Stopped ReadStopped() const;
 
+  // Sends SIGABRT to those of its processes that catch it: Python with its faulthandler prints where its
+  // threads are, and ends. Returns whether there are any.
+  bool ShowStacks() const;
+
   // Sends SIGKILL to the process and its group. REQUIRES: it has not been reaped.
   void Kill() const;
 
