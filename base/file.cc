@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "base/fd.h"
+#include "base/open_file.h"
 
 namespace ringmaster {
 namespace {
@@ -23,10 +24,6 @@ int WithoutInterrupts(const Call& call) {
     outcome = call();
   } while (outcome < 0 && errno == EINTR);
   return outcome;
-}
-
-int Open(const std::string& path, int flags, mode_t mode = 0) {
-  return WithoutInterrupts([&] { return ::open(path.c_str(), flags | O_CLOEXEC, mode); });
 }
 
 }  // namespace
@@ -65,7 +62,7 @@ Error ErrnoError(std::string_view what, int error_number) {
 }
 
 Result<std::string> ReadFile(const std::string& path, size_t max_bytes) {
-  Fd fd(Open(path, O_RDONLY));
+  Fd fd = OpenFile(path, O_RDONLY);
   if (!fd.valid()) return ErrnoError("open " + path, errno);
   std::string text;
   char buffer[1 << 16];
@@ -93,7 +90,7 @@ Status WriteAll(const Fd& file, const std::string& path, std::span<const std::by
 }
 
 Status EndTornLine(const Fd& file, const std::string& path) {
-  const Fd reader(Open(path, O_RDONLY));
+  const Fd reader = OpenFile(path, O_RDONLY);
   if (!reader.valid()) return ErrnoError("open " + path, errno);
   const off_t size = ::lseek(reader.get(), 0, SEEK_END);
   if (size <= 0) return Ok();
@@ -119,7 +116,7 @@ Status CloseFile(Fd file, const std::string& path) {
 }
 
 Status WriteFileDurable(const std::string& path, std::span<const std::byte> bytes) {
-  Fd fd(Open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644));
+  Fd fd = OpenFile(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
   if (!fd.valid()) return ErrnoError("create " + path, errno);
   RM_TRY(WriteAll(fd, path, bytes));
   RM_TRY(FsyncFile(fd, path));
@@ -127,7 +124,7 @@ Status WriteFileDurable(const std::string& path, std::span<const std::byte> byte
 }
 
 Status FsyncFolder(const std::string& path) {
-  const Fd fd(Open(path, O_RDONLY | O_DIRECTORY));
+  const Fd fd = OpenFile(path, O_RDONLY | O_DIRECTORY);
   if (!fd.valid()) return ErrnoError("open " + path, errno);
   return FsyncFile(fd, path);
 }

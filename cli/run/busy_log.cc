@@ -11,12 +11,13 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/open_file.h"
 #include "cli/history/busy_history.h"
 
 namespace ringmaster::cli {
 
 Result<std::unique_ptr<BusyLog>> BusyLog::Open(const std::string& path) {
-  Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  Fd file = OpenFile(path, O_WRONLY | O_CREAT | O_APPEND, 0644);
   if (!file.valid()) return ErrnoError("open " + path, errno);
   RM_TRY(EndTornLine(file, path));
   return std::unique_ptr<BusyLog>(new BusyLog(std::move(file), path));

@@ -12,6 +12,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/open_file.h"
 #include "base/time.h"
 
 namespace ringmaster::cli {
@@ -32,7 +33,7 @@ std::string WallClock() {
 double MonotonicSeconds() { return ToSeconds(Now().time_since_epoch()); }
 
 Result<std::unique_ptr<EventLog>> EventLog::Open(const std::string& path) {
-  Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  Fd file = OpenFile(path, O_WRONLY | O_CREAT | O_APPEND, 0644);
   if (!file.valid()) return ErrnoError("open " + path, errno);
   RM_TRY(EndTornLine(file, path));
   return std::unique_ptr<EventLog>(new EventLog(std::move(file), path));

@@ -19,6 +19,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/open_file.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/names.h"
 
@@ -77,7 +78,7 @@ Status CheckWritable(const std::string& folder) {
 // `remedy`: for a folder that another run uses.
 Result<Fd> TakeLock(const std::string& folder, const std::string& name, const std::string& remedy) {
   const std::string path = folder + "/" + name;
-  Fd lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  Fd lock = OpenFile(path, O_RDWR | O_CREAT, 0644);
   if (!lock.valid()) return Unusable(folder, ErrnoError("open " + path, errno).message, kRemedy);
   int outcome = 0;
   while ((outcome = ::flock(lock.get(), LOCK_EX | LOCK_NB)) != 0 && errno == EINTR) {

@@ -9,11 +9,14 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <span>
+#include <utility>
 
 #include "api/load.h"
 #include "base/base64.h"
 #include "base/fd.h"
 #include "base/file.h"
+#include "base/open_file.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -26,11 +29,10 @@ Result<std::string> NewSecret() {
 }
 
 Status WritePrivate(const std::string& path, const std::string& text) {
-  Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  Fd file = OpenFile(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
   if (!file.valid()) return ErrnoError("open " + path, errno);
-  if (::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
-    return ErrnoError("write " + path, errno);
-  return Ok();
+  RM_TRY(WriteAll(file, path, std::as_bytes(std::span(text))));
+  return CloseFile(std::move(file), path);
 }
 
 }  // namespace

@@ -11,8 +11,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <span>
 
 #include "base/file.h"
+#include "base/open_file.h"
 #include "cli/track/tf_record.h"
 
 namespace ringmaster::cli {
@@ -116,7 +118,7 @@ Result<std::unique_ptr<TensorboardLog>> TensorboardLog::Open(const std::string& 
     fs::remove(file, error);
     if (error) return Error{Code::kUnavailable, "remove " + file.string() + ": " + error.message()};
   }
-  Fd file(::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+  Fd file = OpenFile(path, O_WRONLY | O_APPEND);
   if (!file.valid()) return ErrnoError("open " + path, errno);
   std::unique_ptr<TensorboardLog> log(new TensorboardLog(std::move(file), path));
   log->validated_ = std::move(validated);
@@ -125,14 +127,7 @@ Result<std::unique_ptr<TensorboardLog>> TensorboardLog::Open(const std::string& 
 
 Status TensorboardLog::Write(std::string_view event) {
   const std::string record = TfRecord(event);
-  std::string_view rest = record;
-  while (!rest.empty()) {
-    const ssize_t written = ::write(file_.get(), rest.data(), rest.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return ErrnoError("write " + path_, errno);
-    rest.remove_prefix(static_cast<size_t>(written));
-  }
-  return Ok();
+  return WriteAll(file_, path_, std::as_bytes(std::span(record)));
 }
 
 Status TensorboardLog::Add(const rendezvous::StepRecord& record, double now) {

@@ -15,6 +15,7 @@
 #include <map>
 
 #include "base/file.h"
+#include "base/open_file.h"
 #include "cli/ui/log_file.h"
 #include "cli/ui/page_json.h"
 #include "cli/ui/plain_text.h"
@@ -131,7 +132,7 @@ void FolderFeed::Log(const std::string&, const std::string& worker, const std::s
 // truncated, so its content begins again.
 bool FolderFeed::ReadMore(Tail& tail, bool* restarted) {
   *restarted = false;
-  const Fd file(::open(tail.path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Fd file = OpenFile(tail.path, O_RDONLY);
   struct stat status {};
   if (!file.valid() || ::fstat(file.get(), &status) != 0) return false;
   const auto size = static_cast<uint64_t>(std::max<off_t>(0, status.st_size));

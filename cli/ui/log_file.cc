@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "base/fd.h"
+#include "base/open_file.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -59,7 +60,7 @@ struct LogFile {
 };
 
 Result<LogFile> OpenLog(const std::string& path) {
-  LogFile log{Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW))};
+  LogFile log{OpenFile(path, O_RDONLY | O_NOFOLLOW)};
   if (!log.fd.valid()) return ErrnoError("open " + path, errno);
   struct stat status {};
   if (::fstat(log.fd.get(), &status) != 0) return ErrnoError("stat " + path, errno);

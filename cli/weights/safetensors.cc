@@ -10,23 +10,15 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <utility>
 
 #include "base/fd.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/open_file.h"
 
 namespace ringmaster::cli {
 namespace {
-
-Status WriteAll(int fd, std::span<const std::byte> bytes, const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return ErrnoError("write " + path, errno);
-    bytes = bytes.subspan(static_cast<size_t>(n));
-  }
-  return Ok();
-}
 
 std::array<std::byte, 8> LittleEndian(uint64_t value) {
   std::array<std::byte, 8> bytes{};
@@ -34,19 +26,19 @@ std::array<std::byte, 8> LittleEndian(uint64_t value) {
   return bytes;
 }
 
-Status WriteTo(int fd, const std::vector<Tensor>& tensors, const std::string& path, WorkCounter* counter) {
+Status WriteTo(const Fd& file, const std::vector<Tensor>& tensors, const std::string& path,
+               WorkCounter* counter) {
   const std::string header = SafetensorsHeader(tensors);
-  RM_TRY(WriteAll(fd, LittleEndian(header.size()), path));
-  RM_TRY(WriteAll(fd, std::as_bytes(std::span(header)), path));
+  RM_TRY(WriteAll(file, path, LittleEndian(header.size())));
+  RM_TRY(WriteAll(file, path, std::as_bytes(std::span(header))));
   int64_t total = 0;
   for (const Tensor& tensor : tensors) total += static_cast<int64_t>(tensor.values.size_bytes());
   if (counter != nullptr) counter->Begin(total);
   for (const Tensor& tensor : tensors) {
-    RM_TRY(WriteAll(fd, std::as_bytes(tensor.values), path));
+    RM_TRY(WriteAll(file, path, std::as_bytes(tensor.values)));
     if (counter != nullptr) counter->Add(static_cast<int64_t>(tensor.values.size_bytes()));
   }
-  if (::fsync(fd) != 0) return ErrnoError("sync " + path, errno);
-  return Ok();
+  return FsyncFile(file, path);
 }
 
 }  // namespace
@@ -67,9 +59,10 @@ std::string SafetensorsHeader(const std::vector<Tensor>& tensors) {
 
 Status WriteSafetensors(const std::string& path, const std::vector<Tensor>& tensors, WorkCounter* counter) {
   const std::string temporary = fmt::format("{}.tmp-{}", path, ::getpid());
-  Fd file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  Fd file = OpenFile(temporary, O_WRONLY | O_CREAT | O_TRUNC, 0644);
   if (!file.valid()) return ErrnoError("open " + temporary, errno);
-  Status written = WriteTo(file.get(), tensors, path, counter);
+  Status written = WriteTo(file, tensors, path, counter);
+  if (const Status closed = CloseFile(std::move(file), path); written.ok()) written = closed;
   if (written.ok() && ::rename(temporary.c_str(), path.c_str()) != 0)
     written = ErrnoError("rename to " + path, errno);
   if (!written.ok()) {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/open_file.h"
 
 namespace ringmaster::checkpoint {
 namespace {
@@ -45,10 +46,7 @@ class Posix final : public FileSystem {
   }
 
   Result<Fd> Create(const std::string& path) override {
-    Fd file;
-    do {
-      file = Fd(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666));
-    } while (!file.valid() && errno == EINTR);
+    Fd file = OpenFile(path, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW, 0666);
     if (!file.valid()) return Explain("create " + path, errno);
     return file;
   }

@@ -14,6 +14,7 @@
 #include "base/fd.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/open_file.h"
 #include "worker/checkpoint/names.h"
 
 namespace ringmaster::checkpoint {
@@ -44,10 +45,7 @@ Result<Manifest> ReadManifest(const std::string& folder) {
 
 Status ReadChunk(const std::string& folder, const Chunk& chunk, std::span<std::byte> to) {
   const std::string path = folder + "/" + chunk.file;
-  Fd file;
-  do {
-    file = Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  } while (!file.valid() && errno == EINTR);
+  const Fd file = OpenFile(path, O_RDONLY | O_NONBLOCK);
   if (!file.valid()) {
     if (errno == ENOENT) return Error{Code::kCorrupt, path + ": is missing"};
     return ErrnoError("open " + path, errno);

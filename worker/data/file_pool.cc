@@ -16,6 +16,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/open_file.h"
 #include "worker/data/folder.h"
 #include "worker/data/problem.h"
 
@@ -25,7 +26,7 @@ namespace {
 constexpr uint64_t kEndBytes = uint64_t{64} << 10;
 
 Result<Fd> OpenForReading(const std::string& path) {
-  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  Fd fd = OpenFile(path, O_RDONLY | O_NONBLOCK);
   if (fd.valid()) return fd;
   const int why = errno;
   if (why == ENOENT) {

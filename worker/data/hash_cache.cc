@@ -18,6 +18,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/open_file.h"
 #include "base/time.h"
 
 namespace ringmaster::data {
@@ -91,10 +92,11 @@ void HashCache::Put(const Key& key, uint64_t hash) const {
   const std::string path = PathOf(key);
   const std::string temporary =
       fmt::format("{}.{}", path, HashHex(HashOf(fmt::format("{} {} {}", node_, ::getpid(), WallClock_ns()))));
-  const Fd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  Fd fd = OpenFile(temporary, O_WRONLY | O_CREAT | O_EXCL, 0666);
   if (!fd.valid()) return;
   const std::string entry = Entry(key.text, hash);
-  const bool written = ::write(fd.get(), entry.data(), entry.size()) == static_cast<ssize_t>(entry.size());
+  const bool written = WriteAll(fd, temporary, std::as_bytes(std::span(entry))).ok() &&
+                       CloseFile(std::move(fd), temporary).ok();
   if (!written || std::rename(temporary.c_str(), path.c_str()) != 0) ::unlink(temporary.c_str());
 }
 
@@ -102,7 +104,7 @@ HashCache::Lock HashCache::LockFor(const Key& key, const std::atomic<bool>* canc
   Lock lock;
   if (folder_.empty() || !MakeFolder(folder_).ok()) return lock;
   lock.path_ = PathOf(key) + ".lock";
-  Fd fd(::open(lock.path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  Fd fd = OpenFile(lock.path_, O_RDWR | O_CREAT, 0666);
   if (!fd.valid()) return lock;
   const Time give_up = Now() + kLongestWait;
   while (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
