@@ -12,6 +12,8 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/log.h"
+#include "base/open_file.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -66,7 +68,7 @@ Result<std::unique_ptr<MetricsLog>> MetricsLog::Open(const std::string& path,
   }
   // Without a usable line the records before the checkpoint are lost: continue after it.
   if (log->last_step_ == 0) log->last_step_ = resume_step.value_or(0);
-  RM_TRY(log->OpenFile());
+  RM_TRY(log->Reopen());
   return log;
 }
 
@@ -75,19 +77,29 @@ Status MetricsLog::Keep(int64_t last_step) {
   RM_ASSIGN(const std::string text, TextOf(path_));
   const Kept kept = KeepUpTo(text, last_step);
   if (kept.bytes < text.size()) RM_TRY(WriteFileAtomic(path_, std::string_view(text).substr(0, kept.bytes)));
+  size_ = kept.bytes;
   last_step_ = kept.last_step;
   last_loss_ = kept.last_loss;
   return Ok();
 }
 
-Status MetricsLog::OpenFile() {
-  file_ = Fd(::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND, 0644));
+Status MetricsLog::Reopen() {
+  file_ = OpenFile(path_, O_WRONLY | O_CREAT | O_APPEND, 0644);
   return file_.valid() ? Ok() : Status(ErrnoError("open " + path_, errno));
 }
 
 Status MetricsLog::Write(const rendezvous::StepRecord& record) {
-  const std::string line = writer_.Line(record) + "\n";
-  RM_TRY(WriteAll(file_, path_, std::as_bytes(std::span(line))));
+  StepLineWriter writer = writer_;
+  const std::string line = writer.Line(record) + "\n";
+  const Status written = WriteAll(file_, path_, std::as_bytes(std::span(line)));
+  if (!written.ok()) {
+    // Without the part that was written, the line can be written again.
+    if (::ftruncate(file_.get(), static_cast<off_t>(size_)) != 0)
+      log::Warn("metrics: {}", ErrnoError("truncate " + path_, errno).message);
+    return written;
+  }
+  writer_ = writer;
+  size_ += line.size();
   last_step_ = record.step;
   last_loss_ = record.loss;
   return Ok();
@@ -97,12 +109,14 @@ Result<std::vector<rendezvous::StepRecord>> MetricsLog::Add(const rendezvous::St
   std::vector<rendezvous::StepRecord> written;
   if (std::exchange(undecided_, false) && record.step <= last_step_) {
     RM_TRY(Keep(record.step - 1));
-    RM_TRY(OpenFile());
+    RM_TRY(Reopen());
   }
   if (record.step > last_step_) waiting_.emplace(record.step, record);  // keeps the first of each step
   const bool give_up = may_skip_ || waiting_.size() > kMaxWaiting;
   while (!waiting_.empty() && (give_up || waiting_.begin()->first == last_step_ + 1)) {
-    RM_TRY(Write(waiting_.begin()->second));
+    const Status wrote = Write(waiting_.begin()->second);
+    if (!wrote.ok() && written.empty()) return wrote.error();
+    if (!wrote.ok()) return written;  // the next call tries again
     written.push_back(waiting_.begin()->second);
     waiting_.erase(waiting_.begin());
   }
@@ -111,11 +125,11 @@ Result<std::vector<rendezvous::StepRecord>> MetricsLog::Add(const rendezvous::St
 
 Result<std::vector<rendezvous::StepRecord>> MetricsLog::Finish() {
   std::vector<rendezvous::StepRecord> written;
-  for (const auto& [step, record] : waiting_) {
-    RM_TRY(Write(record));
-    written.push_back(record);
+  while (!waiting_.empty()) {
+    RM_TRY(Write(waiting_.begin()->second));
+    written.push_back(waiting_.begin()->second);
+    waiting_.erase(waiting_.begin());
   }
-  waiting_.clear();
   if (::fdatasync(file_.get()) != 0 && !HasNoFsync(errno)) return ErrnoError("sync " + path_, errno);
   return written;
 }

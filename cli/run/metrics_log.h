@@ -37,7 +37,8 @@ class MetricsLog {
   // Returns the step of the last whole line of a file; 0: none.
   static Result<int64_t> LastStepOf(const std::string& path);
 
-  // Adds a record. Returns the records that it allowed to be written, in order; usually just this one.
+  // Adds a record. Returns the records that it allowed to be written, in order; usually just this one. After
+  // an error, the next call tries to write the same records again.
   Result<std::vector<rendezvous::StepRecord>> Add(const rendezvous::StepRecord& record);
 
   // Writes the records that still wait for missing steps, gives up on those steps, and syncs the file.
@@ -52,7 +53,7 @@ class MetricsLog {
   MetricsLog(std::string path, bool may_skip) : path_(std::move(path)), may_skip_(may_skip) {}
   // Keeps the lines up to this step, and removes the rest.
   Status Keep(int64_t last_step);
-  Status OpenFile();
+  Status Reopen();
   Status Write(const rendezvous::StepRecord& record);
 
   // Records that wait for a missing step. With more of them, the missing step is given up.
@@ -63,6 +64,7 @@ class MetricsLog {
   const bool may_skip_;
   int64_t last_step_ = 0;
   std::optional<double> last_loss_;
+  size_t size_ = 0;         // of the whole lines
   bool undecided_ = false;  // no record has shown yet where the run continues
   StepLineWriter writer_;
   std::map<int64_t, rendezvous::StepRecord> waiting_;

@@ -128,10 +128,14 @@ void RunView::Announce(bool warning, const std::string& reason, const std::strin
 Status RunView::Take(const Inbox::Content& content) {
   for (const Inbox::Content::Note& note : content.notes) Announce(note.warning, note.reason, note.text);
   for (const rendezvous::EventLine& line : content.coordinator_lines) TakeLine(line);
+  Status outcome;
   for (const auto& [progress, received] : content.progress) {
     for (const rendezvous::StepRecord& record : progress.records) {
-      auto written = metrics_->Add(record);
-      if (!written.ok()) return written.error();
+      const auto written = metrics_->Add(record);
+      if (!written.ok()) {
+        if (outcome.ok()) outcome = written.error();
+        continue;  // it waits in metrics_
+      }
       for (const rendezvous::StepRecord& step : *written) TakeRecord(step, received);
     }
     if (!progress.note.empty()) note_ = progress.note;
@@ -148,7 +152,7 @@ Status RunView::Take(const Inbox::Content& content) {
   }
   for (const rendezvous::GangBusyTimes& times : content.busy_times) TakeBusyTimes(times);
   if (content.report) TakeReport(*content.report);
-  return Ok();
+  return outcome;
 }
 
 void RunView::TakeRecord(const rendezvous::StepRecord& record, double received) {
