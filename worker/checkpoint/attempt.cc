@@ -23,13 +23,17 @@ std::string AttemptPath(const std::string& folder) { return folder + "/" + std::
 
 }  // namespace
 
-Result<std::string> TakeFolder(const std::string& folder, const std::string& member) {
+Result<std::string> TakeFolder(const std::string& folder, const std::string& member, Duration patience) {
   RM_TRY(MakeFolder(folder));
   uint64_t number = 0;
   if (::getrandom(&number, sizeof number, 0) != sizeof number) return ErrnoError("getrandom", errno);
   const std::string attempt = fmt::format("{} {}", HashHex(number), member);
-  const FolderLock lock(folder);  // no publication is between its look at the owner and its rename
+  // With the lock, no publication is between its look at the owner and its rename. A process that is stopped
+  // there keeps the lock, and some file systems have none, so its rename must fail.
+  const FolderLock lock(folder, patience);
   RM_TRY(WriteFileAtomic(AttemptPath(folder), attempt));
+  RM_TRY(TakeTemporaries(&PosixFiles(), folder, HashHex(number)));
+  lock.IgnoreHolder();
   return attempt;
 }
 

@@ -11,12 +11,15 @@
 #include <string>
 
 #include "base/result.h"
+#include "base/time.h"
 
 namespace ringmaster::checkpoint {
 
 // Takes the folder for a new attempt and returns its name, which is unique. Creates the folder. `member` is
-// part of the name, for people.
-Result<std::string> TakeFolder(const std::string& folder, const std::string& member);
+// part of the name, for people. When this returns, older attempts publish nothing any more, also those that
+// were stopped at any moment and hold the lock of the folder, for which it waits up to `patience`.
+Result<std::string> TakeFolder(const std::string& folder, const std::string& member,
+                               Duration patience = seconds(10));
 
 // As TakeFolder, and logs a failure: an attempt that cannot take the folder can still train.
 void TakeFolderOrWarn(const std::string& folder, const std::string& member);

@@ -54,6 +54,8 @@ Status Publisher::Publish(const Copy& copy) {
       // Free the space, especially on a full disk.
       const Status removed = temporary.Remove(files_);
       if (!removed.ok()) log::Warn("checkpoint: {}", removed.error().message);
+      // A newer attempt has taken the temporary folder away, too.
+      if (const Status owner = CheckOwner(copy); !owner.ok()) written = owner;
       return written.error().In(context);
     }
     const std::string lock = folder_ + "/" + StepName(copy.step) + "/" + std::string(kLockName);

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/open_file.h"
 #include "base/time.h"
 #include "worker/checkpoint/names.h"
 #include "worker/checkpoint/verify.h"
@@ -22,7 +24,6 @@ namespace ringmaster::checkpoint {
 namespace {
 
 constexpr int kAttempts = 16;
-constexpr Duration kLongestWait = seconds(10);
 constexpr time_t kStaleWithoutLocks_s = 24 * 60 * 60;
 
 enum class Lock { kTaken, kHeldByAnother, kUnsupported };
@@ -78,19 +79,25 @@ bool MayRemove(const Fd& lock, const std::string& folder) {
 
 }  // namespace
 
-FolderLock::FolderLock(const std::string& parent)
-    : lock_(::open((parent + "/" + std::string(kFolderLockName)).c_str(),
-                   O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666)) {
-  if (!lock_.valid()) return;
-  const Time deadline = Now() + kLongestWait;
-  while (TryLock(lock_) == Lock::kHeldByAnother) {
-    if (Now() >= deadline) {
-      log::Warn("checkpoint: another writer has locked {} for {} s; continuing without the lock", parent,
-                ToSeconds(kLongestWait));
-      return;
-    }
+FolderLock::FolderLock(const std::string& parent, Duration limit)
+    : path_(parent + "/" + std::string(kFolderLockName)) {
+  const Time deadline = Now() + limit;
+  while (true) {
+    lock_ = OpenFile(path_, O_RDWR | O_CREAT | O_NOFOLLOW, 0666);
+    if (!lock_.valid()) return;
+    const Lock locked = TryLock(lock_);
+    // Another process may have removed the file, to ignore its holder.
+    if (locked == Lock::kUnsupported || (locked == Lock::kTaken && StillThere(lock_, path_))) return;
+    if (Now() >= deadline) break;
     std::this_thread::sleep_for(milliseconds(2));
   }
+  stuck_ = true;
+  log::Warn("checkpoint: another writer has locked {} for {} s; continuing without the lock", parent,
+            ToSeconds(limit));
+}
+
+void FolderLock::IgnoreHolder() const {
+  if (stuck_) ::unlink(path_.c_str());
 }
 
 Result<Temporary> Temporary::Create(FileSystem* files, const std::string& parent, int64_t step,
@@ -174,11 +181,26 @@ void Sweep(FileSystem* files, const std::string& parent) {
     const std::string lock_path = folder + "/" + std::string(kLockName);
     // O_CREAT: a writer that has created the folder, but not yet its lock, finds it locked and takes another
     // name.
-    Fd lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666));
+    Fd lock = OpenFile(lock_path, O_RDWR | O_CREAT | O_NOFOLLOW, 0666);
     if (!lock.valid() || !MayRemove(lock, folder)) continue;
     const Status removed = RemoveWithFiles(files, folder, &lock);
     (void)removed;  // the next sweep tries again
   }
+}
+
+Status TakeTemporaries(FileSystem* files, const std::string& parent, std::string_view unique) {
+  Status outcome;
+  for (const std::string& name : NamesIn(parent)) {
+    const std::string from = parent + "/" + name;
+    if (!IsTemporaryName(name) || !IsRealFolder(from)) continue;
+    const std::string to = parent + "/" + TemporaryName(0, fmt::format("{}-taken-{}", unique, name));
+    const Status moved = files->Rename(from, to);
+    if (!moved.ok() && moved.error().code != Code::kNotFound) outcome = moved;
+    if (!moved.ok() || !IsRealFolder(to)) continue;
+    const Status removed = RemoveWithFiles(files, to);
+    (void)removed;  // a sweep tries again when the writer has ended
+  }
+  return outcome;
 }
 
 }  // namespace ringmaster::checkpoint

@@ -18,6 +18,7 @@
 
 #include "base/fd.h"
 #include "base/result.h"
+#include "base/time.h"
 #include "worker/checkpoint/file_system.h"
 
 namespace ringmaster::checkpoint {
@@ -25,13 +26,19 @@ namespace ringmaster::checkpoint {
 // FolderLock is held while a checkpoint is moved into place or removed, so that no writer verifies a
 // checkpoint that another one is replacing. The constructor continues without the lock when the file system
 // has no locks, or when the holder is stuck: a checkpoint is still either complete or absent, but a write may
-// fail unnecessarily. Move-only.
+// fail unnecessarily. Not movable.
 class FolderLock {
  public:
-  explicit FolderLock(const std::string& parent);
+  // `limit`: how long to wait for another holder.
+  explicit FolderLock(const std::string& parent, Duration limit = seconds(10));
+  // If the holder is stuck, lets later locks of the folder ignore it. REQUIRES: what the holder may still do
+  // is harmless.
+  void IgnoreHolder() const;
 
  private:
+  const std::string path_;
   Fd lock_;
+  bool stuck_ = false;
 };
 
 // Temporary is a locked temporary folder. Move-only. The destructor releases the lock and removes nothing.
@@ -65,5 +72,9 @@ Status RemoveWithFiles(FileSystem* files, const std::string& path, Fd* lock = nu
 
 // Removes temporary folders of dead writers, as far as possible.
 void Sweep(FileSystem* files, const std::string& parent);
+
+// Takes all temporary folders away from their writers, dead or alive. A writer cannot publish what it has in
+// such a folder, not even if it has checked that it may, and only its rename is left: the rename fails.
+Status TakeTemporaries(FileSystem* files, const std::string& parent, std::string_view unique);
 
 }  // namespace ringmaster::checkpoint

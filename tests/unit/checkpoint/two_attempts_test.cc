@@ -3,12 +3,18 @@
 // Two attempts of one run live at once, since a node that was declared dead is not. Whenever the newer one
 // takes the folder over, the older one changes nothing afterwards.
 #include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
 
 #include <thread>
 
 #include "tests/unit/checkpoint/forwarding_files.h"
 #include "tests/unit/checkpoint/snapshots.h"
 #include "worker/checkpoint/attempt.h"
+#include "worker/checkpoint/names.h"
+#include "worker/checkpoint/verify.h"
 
 namespace ringmaster::checkpoint {
 namespace {
@@ -90,6 +96,75 @@ TEST(TwoAttempts, AtEachChangeOfAPublication) {
     ASSERT_TRUE(loaded.ok()) << loaded.error().message;
     ExpectWhole(*loaded);
   }
+}
+
+// Stops the process before change number `at` (from 0), with the locks that it holds.
+class StoppingFiles final : public ForwardingFiles {
+ public:
+  explicit StoppingFiles(int at) : left_(at) {}
+
+ private:
+  void BeforeChange() override {
+    if (left_-- == 0) ::raise(SIGSTOP);
+  }
+  int left_;
+};
+
+Copy CopyOfAttempt(int64_t step, const std::string& attempt, const std::string& state) {
+  Copy copy = MakeCopy(step);
+  copy.attempt = attempt;
+  copy.state = state;
+  return copy;
+}
+
+// The node of the older attempt is slow, and was declared dead, at each moment of a publication. It continues
+// when the newer attempt has loaded a checkpoint and published others.
+TEST(TwoAttempts, AProcessThatWasStoppedAtEachChangePublishesNothingLater) {
+  constexpr int kOk = 10;
+  constexpr int kGone = 11;
+  int at = 0;
+  for (bool stopped = true; stopped; ++at) {
+    SCOPED_TRACE(at);
+    const Folder folder;
+    for (const int64_t step : {1, 2}) PublishSmall(folder.path(), step, 2);
+    const std::string older = TakeFolder(folder.path(), "older").value();
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      StoppingFiles files(at);
+      Publisher publisher(&files, folder.path(), 2, "older", kSmallChunk);
+      const Status published = publisher.Publish(CopyOfAttempt(3, older, "of the older"));
+      ::_exit(published.ok() ? kOk : published.error().code == Code::kGone ? kGone : 1);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, WUNTRACED), child);
+    stopped = WIFSTOPPED(status);
+    if (!stopped) break;
+    const auto newer = TakeFolder(folder.path(), "newer", milliseconds(1));
+    ASSERT_TRUE(newer.ok()) << newer.error().message;
+    const auto loaded = LoadNewest(folder.path(), kModel);
+    ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+    Publisher publisher(&PosixFiles(), folder.path(), 2, "newer", kSmallChunk);
+    for (int64_t step = loaded->step + 1; step <= 4; ++step) {
+      // One of the older attempt may be published by now, and it would be another state.
+      const Status published = publisher.Publish(CopyOfAttempt(step, *newer, "of the newer"));
+      ASSERT_TRUE(published.ok()) << published.error().message;
+    }
+    const auto before = List(folder.path());
+    ::kill(child, SIGCONT);
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    // It has published before it was stopped, or not at all.
+    EXPECT_EQ(WEXITSTATUS(status), loaded->step == 3 ? kOk : kGone);
+    EXPECT_EQ(List(folder.path()), before);
+    EXPECT_THAT(before, ElementsAre(3, 4));
+    const auto kept = LoadNewest(folder.path(), kModel);
+    ASSERT_TRUE(kept.ok()) << kept.error().message;
+    EXPECT_EQ(kept->state, "of the newer");
+    ExpectWhole(*kept);
+    EXPECT_EQ(ReadManifest(folder.path() + "/" + StepName(3))->state,
+              loaded->step == 3 ? "of the older" : "of the newer");
+  }
+  EXPECT_GT(at, 20);
 }
 
 }  // namespace
