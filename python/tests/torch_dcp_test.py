@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Folders of torch.distributed.checkpoint: what one writes, PyTorch reads, and the other way round."""
 
+import errno
+import os
+import sys
 import unittest
+import unittest.mock
 
 from training import Case, program
 
@@ -44,6 +48,38 @@ def values(*objects):
     return found
 
 
+def constant(value):
+    model = nn.Linear(4, 4)
+    for parameter in model.parameters():
+        nn.init.constant_(parameter, value)
+    return model
+
+
+DIED = 7
+
+
+def save_and_die(folder, dies_at):
+    """Saves twos in a child, which dies before its change `dies_at` of the folder. Returns its exit code; 0: it had fewer."""
+    child = os.fork()
+    if child == 0:
+        left = dies_at
+
+        def audit(event, arguments):
+            nonlocal left
+            writes = event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR) and folder in str(arguments[0])
+            left -= bool(writes) or event in ("os.rename", "os.remove")
+            if left == 0:
+                os._exit(DIED)
+
+        try:
+            sys.addaudithook(audit)
+            ringmaster.torch.dcp.save(folder, model=constant(2.0))
+            os._exit(0)
+        finally:
+            os._exit(1)  # an exception
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
 class Dcp(Case):
     def test_a_folder_continues_a_program_with_the_same_bits(self):
         for kind in (torch.optim.AdamW, torch.optim.SGD, torch.optim.Adagrad):
@@ -66,6 +102,46 @@ class Dcp(Case):
         before = values(model, optimizer)
         ringmaster.torch.dcp.save(self.folder(), model=model, optimizer=optimizer)
         self.assertEqual(values(model, optimizer), before)
+
+    def test_a_save_that_dies_leaves_the_checkpoint_before_it(self):
+        """A process dies before each change of the disk: the folder has the old or the new state, whole."""
+        seen, status, dies_at = set(), None, 0
+        while status != 0:
+            folder, dies_at = self.folder(), dies_at + 1
+            ringmaster.torch.dcp.save(folder, model=constant(1.0))
+            status = save_and_die(folder, dies_at)
+            model = constant(0.0)
+            ringmaster.torch.dcp.load(folder, model=model)
+            kept = {value for parameter in model.parameters() for value in parameter.flatten().tolist()}
+            self.assertIn(kept, ({1.0}, {2.0}), dies_at)
+            self.assertIn(status, (0, DIED))
+            seen |= kept
+        self.assertEqual(seen, {1.0, 2.0})
+        self.assertGreater(dies_at, 3)
+        self.assertEqual(len(os.listdir(folder)), 2, "the files of the old checkpoint remain")
+
+    def test_what_a_save_left_that_died_long_ago_is_removed(self):
+        folder = self.folder()
+        self.assertEqual(save_and_die(folder, 2), DIED)
+        (left,) = os.listdir(folder)
+        ringmaster.torch.dcp.save(folder, model=constant(1.0))
+        self.assertIn(left, os.listdir(folder), "its process may still live")
+        os.utime(os.path.join(folder, left), (0, 0))
+        ringmaster.torch.dcp.save(folder, model=constant(1.0))
+        self.assertEqual(len(os.listdir(folder)), 2)
+
+    def test_a_save_that_fails_leaves_the_checkpoint_before_it(self):
+        folder = self.folder()
+        model, optimizer = build()
+        ringmaster.torch.dcp.save(folder, model=model)
+        before, files = values(model), sorted(os.listdir(folder))
+        train(model, optimizer, 1)
+        with unittest.mock.patch("os.fsync", side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))):
+            self.fails(f"{folder} cannot be written: [Errno 28] No space left on device", ringmaster.torch.dcp.save, folder, model=model)
+        self.assertEqual(sorted(os.listdir(folder)), files)
+        other, _ = build(seed=2)
+        ringmaster.torch.dcp.load(folder, model=other)
+        self.assertEqual(values(other), before)
 
     def test_a_program_without_ringmaster_reads_it(self):
         folder = self.folder()

@@ -14,29 +14,50 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
+import errno
 import os
+import re
+import time
+import uuid
 import warnings
-from typing import Any, Dict, Iterator, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Union
 
 import torch
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint import state_dict as states
+from torch.distributed.checkpoint.filesystem import FileSystem
 
 from .._errors import Error
 
 __all__ = ["load", "save"]
 
 Path = Union[str, "os.PathLike[str]"]
+_METADATA = ".metadata"
+_STALE_S = 24 * 3600.0
 Optimizers = Union[torch.optim.Optimizer, Sequence[torch.optim.Optimizer]]
 
 
 def save(folder: Path, *, model: torch.nn.Module, optimizer: Optional[Optimizers] = None) -> None:
     """Writes weights and the state of the optimizers. The folder is complete when it has the file .metadata.
 
-    Call it on one worker, usually rank 0: the others hold the same state. It uses no process group.
+    Call it on one worker, usually rank 0: the others hold the same state. It uses no process group. A folder that has a checkpoint
+    keeps it until the new one is complete, and also when a save fails or its process dies. Errors: the folder cannot be written.
     """
-    with _alone():
-        dcp.save(_state(model, optimizer), checkpoint_id=folder, no_dist=True)  # type: ignore[attr-defined, unused-ignore]
+    state = _state(model, optimizer)
+    writer = _Writer(folder)
+    before = _files_of(folder)
+    try:
+        with _alone():
+            dcp.save(state, storage_writer=writer, no_dist=True)  # type: ignore[attr-defined, unused-ignore]
+    except BaseException as error:  # CheckpointException is not an Exception
+        _remove(folder, writer.is_mine)
+        causes = [cause for cause, _ in getattr(error, "failures", {}).values() if isinstance(cause, OSError)]
+        if causes or isinstance(error, OSError):
+            raise Error(f"{folder} cannot be written: {causes[0] if causes else error}") from None
+        raise
+    after = _files_of(folder)
+    _remove(folder, lambda name: name not in after and (name in before or _is_left_over(folder, name)))
 
 
 def load(folder: Path, *, model: torch.nn.Module, optimizer: Optional[Optimizers] = None) -> None:
@@ -61,6 +82,69 @@ def load(folder: Path, *, model: torch.nn.Module, optimizer: Optional[Optimizers
         )
 
 
+class _Files(FileSystem):
+    """Replaces a file at once, where PyTorch removes it first."""
+
+    def rm_file(self, path: Path) -> None:
+        if not os.fspath(path).endswith(_METADATA):
+            super().rm_file(path)
+
+    def rename(self, path: Path, new_path: Path) -> None:
+        os.replace(path, new_path)
+        folder = os.open(os.path.dirname(new_path), os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):  # of file systems without fsync of folders
+                raise
+        finally:
+            os.close(folder)
+
+
+class _Writer(dcp.FileSystemWriter):  # type: ignore[name-defined, misc, unused-ignore]
+    """Writes files of names that no checkpoint in the folder has, so that each stays whole until .metadata names the others."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.fs = _Files()
+        self._unique = uuid.uuid4().hex
+
+    def prepare_global_plan(self, plans: List[Any]) -> List[Any]:
+        def renamed(plan: Any) -> Any:
+            prefix = f"__{self._unique}{plan.storage_data.prefix}"
+            return dataclasses.replace(plan, storage_data=dataclasses.replace(plan.storage_data, prefix=prefix))
+
+        return [renamed(plan) for plan in super().prepare_global_plan(plans)]
+
+    def is_mine(self, name: str) -> bool:
+        return name.startswith(f"__{self._unique}") or name == f"{_METADATA}.tmp"
+
+
+def _files_of(folder: Path) -> Set[str]:
+    """Returns the names of the files of the checkpoint in the folder; none if it has no whole one."""
+    try:
+        data = dcp.FileSystemReader(folder).read_metadata().storage_data  # type: ignore[attr-defined, unused-ignore]
+    except Exception:  # what else reading a damaged pickle raises
+        return set()
+    return {part.relative_path for part in (data or {}).values()}
+
+
+def _is_left_over(folder: Path, name: str) -> bool:
+    """Returns whether a save that died long ago has left the file."""
+    if not re.fullmatch(r"__[0-9a-f]{32}__\d+_\d+\.distcp", name):
+        return False
+    with contextlib.suppress(OSError):
+        return os.stat(os.path.join(folder, name)).st_mtime < time.time() - _STALE_S
+    return False
+
+
+def _remove(folder: Path, unwanted: Callable[[str], bool]) -> None:
+    with contextlib.suppress(OSError):
+        for name in filter(unwanted, os.listdir(folder)):
+            with contextlib.suppress(OSError):
+                os.remove(os.path.join(folder, name))
+
+
 def _state(model: torch.nn.Module, optimizer: Optional[Optimizers]) -> Dict[str, Any]:
     if optimizer is None:
         return {"model": states.get_model_state_dict(model)}
@@ -77,6 +161,7 @@ def _state(model: torch.nn.Module, optimizer: Optional[Optimizers]) -> Dict[str,
 def _alone() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "torch.distributed is disabled, unavailable or uninitialized")
+        warnings.filterwarnings("ignore", "Detected an existing checkpoint")
         yield
 
 
