@@ -46,9 +46,12 @@ int32_t ReachableGids(const std::string& port, bool ethernet) {
   return count;
 }
 
+// A virtual device, such as Soft-RoCE, has no `device` link; `ibdev` names the device of every file.
 bool HasFile(const std::string& root, const std::string& device) {
-  for (const std::string& name : NamesIn(device + "/device/infiniband_verbs"))
-    if (Exists(root + "/dev/infiniband/" + name)) return true;
+  const std::string folder = root + "/sys/class/infiniband_verbs";
+  for (const std::string& name : NamesIn(folder))
+    if (ReadTrimmed(folder + "/" + name + "/ibdev") == device && Exists(root + "/dev/infiniband/" + name))
+      return true;
   return false;
 }
 
@@ -72,7 +75,7 @@ std::vector<RdmaPort> ReadRdma(const std::string& root, std::vector<std::string>
       const bool ethernet = one.link_layer == "Ethernet";
       if (ethernet) one.netdev = NetworkDevice(device, port);
       one.location = ReadPciLocation(root, PciOf(device));
-      one.usable = HasFile(root, device);
+      one.usable = HasFile(root, name);
       one.gids = ReachableGids(port, ethernet);
       found.push_back(std::move(one));
     }

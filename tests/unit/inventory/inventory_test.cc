@@ -137,6 +137,18 @@ TEST_F(InventoryTest, RoceDeviceWithoutGidTable) {
   EXPECT_EQ(ReadRdma(root_, &notes_).at(0).netdev, "eth7");
 }
 
+TEST_F(InventoryTest, AVirtualDeviceHasNoPciLink) {
+  WritePort("rxe0", 1, "4: ACTIVE", "Ethernet");
+  std::filesystem::remove_all(root_ + "/sys/class/infiniband/rxe0/device");
+  Write("/sys/class/infiniband/rxe0/ports/1/gid_attrs/ndevs/0", "eth0\n");
+  Write("/sys/class/infiniband_verbs/uverbs2/ibdev", "rxe0\n");
+  Write("/dev/infiniband/uverbs2", "");
+  const RdmaPort port = ReadRdma(root_, &notes_).at(0);
+  EXPECT_TRUE(port.usable);
+  EXPECT_EQ(port.netdev, "eth0");
+  EXPECT_EQ(port.location, PciLocation{});
+}
+
 TEST_F(InventoryTest, UnusableRdmaIsNoted) {
   EXPECT_TRUE(ReadRdma(root_, &notes_).empty());
   EXPECT_TRUE(Noted("no device"));
@@ -339,7 +351,8 @@ TEST_F(InventoryTest, UsabilityOfAPort) {
       << "an address without a device in this namespace does not count";
   Write(port + "/gid_attrs/ndevs/1", "eth1\n");
   EXPECT_EQ(ReadRdma(root_, &notes_).at(0).gids, 1);
-  Write(device + "/device/infiniband_verbs/uverbs3/dev", "231:195\n");
+  Write("/sys/class/infiniband_verbs/uverbs0/ibdev", "mlx5_1\n");
+  Write("/sys/class/infiniband_verbs/uverbs3/ibdev", "mlx5_0\n");
   Write("/dev/infiniband/uverbs0", "");
   EXPECT_FALSE(ReadRdma(root_, &notes_).at(0).usable) << "the file of another device";
   Write("/dev/infiniband/uverbs3", "");
@@ -417,7 +430,7 @@ TEST_F(InventoryTest, TheNicOfThisMachine) {
   const std::string device = "/sys/class/infiniband/mlx5_7";
   std::filesystem::create_directories(root_ + device);
   std::filesystem::create_directory_symlink(root_ + sw + "/0000:1c:00.0", root_ + device + "/device");
-  Write(device + "/device/infiniband_verbs/uverbs0/dev", "231:192\n");
+  Write("/sys/class/infiniband_verbs/uverbs0/ibdev", "mlx5_7\n");
   Write("/dev/infiniband/uverbs0", "");
   WritePort("mlx5_7", 1, "4: ACTIVE", "InfiniBand");
   EXPECT_EQ(SelectNics(FindGpus(FAKE_NVML, root_), "", ReadRdma(root_, &notes_)),
