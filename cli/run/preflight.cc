@@ -8,6 +8,7 @@
 
 #include "api/launch.h"
 #include "cli/plot/progress_bar.h"
+#include "cli/run/field_notes.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/compute/device/load_plugin.h"
 #include "worker/compute/engine/model.h"
@@ -24,20 +25,6 @@ std::string Absolute(const std::string& path) {
 }
 
 constexpr int64_t kLogBytes = int64_t{1} << 20;  // that a run of programs needs at least
-
-// Reports the fields that have no effect on one machine.
-std::vector<std::string> Notes(const api::Spec& spec) {
-  std::vector<std::string> notes;
-  if (spec.network.rdma)
-    notes.push_back("spec.network.rdma does not apply on one machine: shared memory is used");
-  if (!spec.workers.template_.is_null() && spec.framework == "native")
-    notes.push_back("spec.workers.template does not apply on one machine");
-  if (!spec.checkpoint.volumeClaim.empty())
-    notes.push_back("spec.checkpoint.volumeClaim does not apply on one machine");
-  if (spec.suspend)
-    notes.push_back("spec.suspend is true: nothing runs until it is false and SIGHUP is sent");
-  return notes;
-}
 
 // Whether the trainers compute on a GPU. A plugin alone is none: every image has one.
 bool ComputesOnGpu(const std::string& choice) {
@@ -64,7 +51,7 @@ std::string OutputFolderOf(const api::TrainingJob& job, const std::string& out) 
 
 Result<RunPlan> MakePlan(api::TrainingJob job, const std::string& checkpoint_folder) {
   RunPlan plan;
-  plan.notes = Notes(job.spec);
+  plan.notes = FieldsWithoutEffect(job.spec);
   job.spec.checkpoint.path = Absolute(checkpoint_folder);
   job.spec.checkpoint.from = Absolute(job.spec.checkpoint.from);
   if (job.spec.framework != "native") {
