@@ -232,6 +232,7 @@ Status Trainer::Connect(const fabric::Membership& group) {
     // If the peer is dead, an order follows soon. Otherwise a retry does not help: pods that require RDMA may
     // not use TCP, so a missing RDMA device shows up as an unreachable peer.
     const std::string& why = connected.error().message;
+    if (connected.error().code == Code::kForbidden) fatal_ = why;
     if (!parts_.fabric->Unreachable().empty())
       unreachable_ =
           parts_.config.rdma_or_fail ? WithoutRdma(why) : why + "; see UCX_TLS and UCX_NET_DEVICES";

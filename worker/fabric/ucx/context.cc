@@ -129,12 +129,12 @@ Result<RegisteredMemory> Context::Register(std::span<std::byte> memory, ucs_memo
 
 std::string LibraryVersion() { return ucp_get_version_string(); }
 
-bool LibraryIsAtLeast(unsigned major, unsigned minor) {
-  unsigned is_major = 0;
-  unsigned is_minor = 0;
+std::pair<unsigned, unsigned> LibraryMajorMinor() {
+  unsigned major = 0;
+  unsigned minor = 0;
   unsigned release = 0;
-  ucp_get_version(&is_major, &is_minor, &release);
-  return std::pair(is_major, is_minor) >= std::pair(major, minor);
+  ucp_get_version(&major, &minor, &release);
+  return {major, minor};
 }
 
 }  // namespace ringmaster::fabric::ucx

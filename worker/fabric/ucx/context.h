@@ -67,7 +67,10 @@ class Context {
 
 // Returns the version of the loaded library: "1.13.1".
 std::string LibraryVersion();
-bool LibraryIsAtLeast(unsigned major, unsigned minor);
+std::pair<unsigned, unsigned> LibraryMajorMinor();
+inline bool LibraryIsAtLeast(unsigned major, unsigned minor) {
+  return LibraryMajorMinor() >= std::pair(major, minor);
+}
 
 // Whether this UCX can disable the emulation of RMA gets.
 inline bool CanDisableEmulation() { return LibraryIsAtLeast(1, 21); }

@@ -3,10 +3,13 @@
 #include "worker/fabric/ucx/domain.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <optional>
 #include <set>
 #include <utility>
 
+#include "base/log.h"
+#include "worker/fabric/ucx/known_faults.h"
 #include "worker/fabric/ucx/transport.h"
 
 namespace ringmaster::fabric::ucx {
@@ -44,6 +47,14 @@ Result<std::unique_ptr<Domain>> Domain::Create(const std::string& uuid, Duration
                                                std::function<void()> on_wait) {
   auto domain = std::unique_ptr<Domain>(new Domain(uuid, timeout, std::move(on_wait)));
   Domain* const self = domain.get();
+  KnownFaults faults =
+      FindKnownFaults(LibraryMajorMinor(), LibraryVersion(), ReadRdmaPorts(""),
+                      [](const std::string& name) -> std::optional<std::string> {
+                        const char* const value = std::getenv(name.c_str());
+                        return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+                      });
+  for (const std::string& warning : faults.warnings) log::Warn("{}", warning);
+  domain->refusal_ = std::move(faults.refusal);
   RM_ASSIGN(domain->context_, Context::Create(UCP_FEATURE_AM | UCP_FEATURE_WAKEUP));
   RM_ASSIGN(domain->worker_,
             Worker::Create(*domain->context_, [self](const Header& header, std::span<const std::byte> data) {
@@ -169,6 +180,7 @@ Result<std::unique_ptr<Transport>> Domain::Connect(uint64_t generation, int rank
   if (aborted() >= generation)
     return Error{Code::kCancelled, fmt::format("generation {} was aborted", generation)};
 
+  if (refusal_ && members.size() > 1) return Error{Code::kForbidden, *refusal_};
   int neighbours = 0;
   std::set<std::string> uuids;
   for (const MemberAddress& member : members) {

@@ -17,6 +17,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -44,7 +45,9 @@ class Domain {
 
   const std::string& address() const { return worker_->address(); }
 
-  // Returns when all members of the generation are connected. REQUIRES: the older Transport is destroyed.
+  // Returns when all members of the generation are connected. Errors: kForbidden when the loaded UCX has a
+  // fault by which it never connects over an RDMA port of this machine. REQUIRES: the older Transport is
+  // destroyed.
   Result<std::unique_ptr<Transport>> Connect(uint64_t generation, int rank,
                                              const std::vector<MemberAddress>& members);
   // Returns the ranks to which the last Connect found no transport over seconds, ascending.
@@ -99,8 +102,9 @@ class Domain {
   std::map<std::string, Peer> peers_;  // by uuid
   bool welcomes_due_ = false;          // hellos to confirm
   std::vector<int32_t> unreachable_;
-  UcxTransport* attached_ = nullptr;   // exists
-  UcxTransport* transport_ = nullptr;  // gets messages
+  std::optional<std::string> refusal_;  // why this UCX cannot connect to any peer
+  UcxTransport* attached_ = nullptr;    // exists
+  UcxTransport* transport_ = nullptr;   // gets messages
   uint64_t generation_ = 0;
   Duration spin_ = {};     // idle time before a sleep
   uint64_t messages_ = 0;  // the worker's count at last_progress_
