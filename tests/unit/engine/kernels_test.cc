@@ -4,12 +4,19 @@
 // instruction sets against each other, bit for bit.
 #include "worker/compute/engine/kernels/kernels.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
 
+#include "base/hash.h"
 #include "tests/unit/engine/fixtures.h"
 
 namespace ringmaster::engine::kernels {
@@ -24,21 +31,59 @@ void ExpectClose(const Outputs& got, const Outputs& want, double tolerance, cons
     ASSERT_NEAR(got[i], want[i], tolerance * (1 + std::abs(want[i]))) << what << " element " << i;
 }
 
-// Runs the case on all tables. The base table must agree with the reference; the others with base exactly.
-void Compare(const Case& run, double tolerance, const std::string& what) {
-  const Outputs want = run(ReferenceKernels());
-  const Outputs base = run(*KernelsFor("base"));
-  ExpectClose(base, want, tolerance, what);
-  for (const char* isa : {"avx2", "avx512", "tiles"})
-    if (const Kernels* kernels = KernelsFor(isa)) {
-      const Outputs other = run(*kernels);
-      ASSERT_EQ(std::memcmp(other.data(), base.data(), base.size() * sizeof(float)), 0) << what << " " << isa;
-    }
-}
+// The hash of the results of each test, on every CPU. A hash changes only with the kernel, and then so do the
+// weights of every run: raise numerics/revision.h.
+constexpr std::pair<std::string_view, uint64_t> kHashes[] = {
+    {"AddBias", 0x4e743b42860550ee},
+    {"StorePanel", 0xa1081e7a20664340},
+    {"ColumnSums", 0xe0e75dfa1ccc5c4e},
+    {"CausalSoftmax", 0x35c60b9ccff309c4},
+    {"RowDots", 0x80341923d0dd0ed2},
+    {"ToBf16", 0xece1d0a43eb41622},
+    {"PackRowsPackColumnsAndTranspose", 0x8442c89e029a1672},
+    {"CrossEntropy", 0x33f8fee06263805d},
+    {"Embedding", 0x71ff14f88bc5d5e5},
+    {"Gelu", 0xd31092ecc059f25c},
+    {"LayerNorm", 0x5407d3f2bf503360},
+    {"Convolution", 0xd4bce800a03119a2},
+    {"MaxPool", 0xfc297c76a94ec4bb},
+    {"Relu", 0x62ece55573f8ba09},
+};
+
+class KernelsTest : public testing::Test {
+ protected:
+  // Runs the case on all tables. The base table must agree with the reference; the others with base exactly.
+  void Compare(const Case& run, double tolerance, const std::string& what) {
+    const Outputs want = run(ReferenceKernels());
+    const Outputs base = run(*KernelsFor("base"));
+    ExpectClose(base, want, tolerance, what);
+    for (const char* isa : {"avx2", "avx512", "tiles"})
+      if (const Kernels* kernels = KernelsFor(isa)) {
+        const Outputs other = run(*kernels);
+        ASSERT_EQ(std::memcmp(other.data(), base.data(), base.size() * sizeof(float)), 0)
+            << what << " " << isa;
+      }
+    hash_ = hash_ * 31 + Hash64(std::as_bytes(std::span(base)));
+  }
+
+  void TearDown() override {
+    if (hash_ == 0) return;  // a test that compares nothing
+    const std::string_view name = testing::UnitTest::GetInstance()->current_test_info()->name();
+    for (const auto& [test, hash] : kHashes)
+      if (test == name) {
+        EXPECT_EQ(hash_, hash) << fmt::format("{{\"{}\", 0x{:016x}}},", name, hash_);
+        return;
+      }
+    ADD_FAILURE() << "no hash: " << fmt::format("{{\"{}\", 0x{:016x}}},", name, hash_);
+  }
+
+ private:
+  uint64_t hash_ = 0;
+};
 
 const int64_t kSizes[] = {1, 2, 15, 16, 17, 31, 64, 67, 128, 131, 257};
 
-TEST(Kernels, AddBias) {
+TEST_F(KernelsTest, AddBias) {
   for (const int64_t n : kSizes)
     for (const int parts : {1, 2, 3})
       Compare(
@@ -52,7 +97,7 @@ TEST(Kernels, AddBias) {
           0, "AddBias n=" + std::to_string(n));
 }
 
-TEST(Kernels, StorePanel) {
+TEST_F(KernelsTest, StorePanel) {
   for (const int64_t n : kSizes)
     for (const int parts : {0, 1, 2, 3})
       for (const bool stream : {false, true})
@@ -68,7 +113,7 @@ TEST(Kernels, StorePanel) {
             0, "StorePanel n=" + std::to_string(n));
 }
 
-TEST(Kernels, ColumnSums) {
+TEST_F(KernelsTest, ColumnSums) {
   for (const int64_t n : kSizes)
     for (const int64_t rows : {0, 1, 5, 33})
       Compare(
@@ -81,7 +126,7 @@ TEST(Kernels, ColumnSums) {
           0, "ColumnSums");
 }
 
-TEST(Kernels, CausalSoftmax) {
+TEST_F(KernelsTest, CausalSoftmax) {
   for (const int64_t keys : kSizes) {
     const int64_t rows = std::min<int64_t>(keys, 9);
     const int64_t first = keys - rows;
@@ -97,7 +142,7 @@ TEST(Kernels, CausalSoftmax) {
         1e-6, "CausalSoftmax");
     Outputs probabilities = scores;
     Outputs lse(static_cast<size_t>(rows));
-    ReferenceKernels().CausalSoftmax(rows, keys, first, 0.3f, probabilities.data(), lse.data());
+    KernelsFor("base")->CausalSoftmax(rows, keys, first, 0.3f, probabilities.data(), lse.data());
     Compare(
         [&](const Kernels& k) {
           Outputs s = scores;
@@ -111,7 +156,7 @@ TEST(Kernels, CausalSoftmax) {
   }
 }
 
-TEST(Kernels, RowDots) {
+TEST_F(KernelsTest, RowDots) {
   for (const int64_t n : kSizes)
     Compare(
         [&](const Kernels& k) {
@@ -123,7 +168,7 @@ TEST(Kernels, RowDots) {
         2e-6, "RowDots");
 }
 
-TEST(Kernels, ToBf16) {
+TEST_F(KernelsTest, ToBf16) {
   Outputs x = RandomFloats(10, 997, 100.0f);
   const float special[] = {0.0f,
                            -0.0f,
@@ -145,7 +190,7 @@ TEST(Kernels, ToBf16) {
       0, "ToBf16");
 }
 
-TEST(Kernels, PackRowsPackColumnsAndTranspose) {
+TEST_F(KernelsTest, PackRowsPackColumnsAndTranspose) {
   const int64_t shapes[][2] = {{1, 1}, {2, 16}, {31, 63}, {32, 64}, {33, 65}, {70, 130}, {129, 17}};
   for (const auto& shape : shapes) {
     const int64_t rows = shape[0];
@@ -186,7 +231,7 @@ TEST(Kernels, PackRowsPackColumnsAndTranspose) {
   }
 }
 
-TEST(Kernels, CrossEntropy) {
+TEST_F(KernelsTest, CrossEntropy) {
   for (const int64_t classes : kSizes)
     for (const bool with_gradient : {false, true})
       Compare(
@@ -213,7 +258,7 @@ TEST(Kernels, CrossEntropy) {
           2e-6, "CrossEntropy classes=" + std::to_string(classes));
 }
 
-TEST(Kernels, CrossEntropyKeepsNotANumber) {
+TEST_F(KernelsTest, CrossEntropyKeepsNotANumber) {
   Outputs logits = {1.0f, std::numeric_limits<float>::quiet_NaN(), 2.0f};
   const int32_t target = 0;
   const float weight = 1;
@@ -224,7 +269,7 @@ TEST(Kernels, CrossEntropyKeepsNotANumber) {
   EXPECT_TRUE(std::isnan(logits[0]));
 }
 
-TEST(Kernels, Embedding) {
+TEST_F(KernelsTest, Embedding) {
   for (const int64_t width : kSizes) {
     const std::vector<int32_t> tokens = {3, 0, 3, 4, 1, 3};
     Compare(
@@ -250,7 +295,7 @@ TEST(Kernels, Embedding) {
   }
 }
 
-TEST(Kernels, Gelu) {
+TEST_F(KernelsTest, Gelu) {
   Outputs x = RandomFloats(16, 1003, 6.0f);
   for (const float special : {0.0f, -0.0f, 40.0f, -40.0f, 1e-20f, -12.0f}) x.push_back(special);
   const auto n = static_cast<int64_t>(x.size());
@@ -268,7 +313,7 @@ TEST(Kernels, Gelu) {
 
 // The documented error of the vector exponential, seen through a soft-max of one key that is far from the
 // top.
-TEST(Kernels, ExponentialErrorIsAsDocumented) {
+TEST_F(KernelsTest, ExponentialErrorIsAsDocumented) {
   double worst = 0;
   for (int i = 0; i < 200000; ++i) {
     const float x = -86.0f * static_cast<float>(i) / 200000.0f;
@@ -283,7 +328,7 @@ TEST(Kernels, ExponentialErrorIsAsDocumented) {
   EXPECT_GT(worst, 1e-9);
 }
 
-TEST(Kernels, LayerNorm) {
+TEST_F(KernelsTest, LayerNorm) {
   for (const int64_t width : kSizes) {
     if (width < 2) continue;
     const int64_t rows = 6;
@@ -318,7 +363,7 @@ TEST(Kernels, LayerNorm) {
   }
 }
 
-TEST(Kernels, Convolution) {
+TEST_F(KernelsTest, Convolution) {
   for (const auto& [height, width] : {std::pair{1, 1}, std::pair{2, 3}, std::pair{5, 4}, std::pair{7, 8}})
     for (const int64_t channels : {1, 2, 16, 19, 40})
       Compare(
@@ -335,7 +380,7 @@ TEST(Kernels, Convolution) {
           1e-6, "Convolution");
 }
 
-TEST(Kernels, MaxPool) {
+TEST_F(KernelsTest, MaxPool) {
   for (const auto& [height, width] : {std::pair{2, 2}, std::pair{3, 5}, std::pair{6, 4}})
     for (const int64_t channels : {1, 3, 16, 21})
       Compare(
@@ -355,7 +400,7 @@ TEST(Kernels, MaxPool) {
           0, "MaxPool");
 }
 
-TEST(Kernels, Relu) {
+TEST_F(KernelsTest, Relu) {
   for (const int64_t n : kSizes)
     Compare(
         [&](const Kernels& k) {

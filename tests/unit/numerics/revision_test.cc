@@ -27,10 +27,8 @@ constexpr const char* kRecord = "worker/compute/numerics/sources.txt";
 
 // Everything that computes, and what selects the content and order of samples.
 constexpr const char* kSources[] = {
-    "base/rng.h",
-    "base/subnormals.h",
-    "worker/compute",
-    "worker/data",
+    "base/portable_math.cc", "base/portable_math.h", "base/rng.h",
+    "base/subnormals.h",     "worker/compute",       "worker/data",
 };
 
 // Returns the source without comments and white space: neither changes a bit of a result.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Trainers flush subnormals to zero, tests and GPUs do not. What follows a micro-batch keeps them on every
-// thread.
+// Programs may flush subnormals to zero. What follows a micro-batch keeps them on every thread.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -101,7 +101,7 @@ Arena Decayed(SplitMix64& random, size_t n) {
   return arena;
 }
 
-// Trainers flush subnormals to zero inside a micro-batch; the optimizer computes as on every other device.
+// A program may flush subnormals to zero; the optimizer computes as on every other device.
 TEST(Optimizer, SubnormalsGiveTheBitsOfTheReferenceOnAThreadThatFlushes) {
   for (uint64_t seed = 1; seed <= 100; ++seed) {
     SplitMix64 random(seed);

@@ -8,8 +8,9 @@
 namespace ringmaster::device {
 
 // Returns words that are equal for builds whose results are equal on equal devices:
-// "numerics=3 onednn=2.6.3 libc=2.36 compiler=gcc-12.2.0". Members of a native job compare them, and a
-// checkpoint contains them. A GPU's libraries are in its device's fingerprint.
+// "numerics=5 onednn=2.6.3 compiler=gcc-12.2.0". Members of a native job compare them, and a checkpoint
+// contains them. No result depends on the C library (base/portable_math.h). A GPU's libraries are in its
+// device's fingerprint.
 std::string BuildOfNumerics();
 
 }  // namespace ringmaster::device

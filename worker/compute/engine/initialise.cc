@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/portable_math.h"
 #include "base/rng.h"
 #include "worker/compute/engine/thread_pool.h"
 
@@ -47,9 +48,10 @@ void FillNormal(uint64_t seed, uint64_t tensor, const Initial& initial, std::spa
     const uint64_t bits = KeyedRandom(seed, tensor, (first + i) / 2);
     const double u = (static_cast<double>(bits >> 32) + 1.0) * 0x1.0p-32;  // (0, 1]
     const double angle = static_cast<double>(bits & 0xffffffffu) * 0x1.0p-32 * 2 * std::numbers::pi;
-    const double radius = std::sqrt(-2 * std::log(u)) * initial.deviation;
-    values[i] = static_cast<float>(initial.mean + radius * std::cos(angle));
-    if (i + 1 < values.size()) values[i + 1] = static_cast<float>(initial.mean + radius * std::sin(angle));
+    const double radius = std::sqrt(-2 * portable::Log(u)) * initial.deviation;
+    const auto [sine, cosine] = portable::SinCos(angle);
+    values[i] = static_cast<float>(initial.mean + radius * cosine);
+    if (i + 1 < values.size()) values[i + 1] = static_cast<float>(initial.mean + radius * sine);
   }
 }
 

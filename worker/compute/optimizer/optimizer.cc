@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/portable_math.h"
 #include "base/subnormals.h"
 #include "worker/compute/optimizer/kernels.h"
 
@@ -130,9 +131,8 @@ SgdScalars MakeSgd(const Config& config, const StepScalars& scalars, bool decay)
 
 AdamWScalars MakeAdamW(const Config& config, const StepScalars& scalars, bool decay) {
   const KeepSubnormals keep;
-  const auto step = static_cast<double>(scalars.step);
-  const double correction1 = 1 - std::pow(config.beta1, step);
-  const double correction2 = 1 - std::pow(config.beta2, step);
+  const double correction1 = 1 - portable::IntegerPower(config.beta1, scalars.step);
+  const double correction2 = 1 - portable::IntegerPower(config.beta2, scalars.step);
   return {.gradient_scale = static_cast<float>(scalars.gradient_scale),
           .keep = decay ? static_cast<float>(1 - scalars.learning_rate * config.weight_decay) : 1.0F,
           .one_minus_beta1 = static_cast<float>(1 - config.beta1),

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
-#include <cmath>
 #include <numbers>
 
 #include "base/check.h"
+#include "base/portable_math.h"
 #include "worker/compute/optimizer/optimizer.h"
 
 namespace ringmaster::optimizer {
@@ -21,7 +21,7 @@ double Schedule::At(int64_t step) const {
       length <= 0 ? 1 : std::clamp(static_cast<double>(step - first) / static_cast<double>(length), 0.0, 1.0);
   if (done == 1) return final;  // exact, independent of the rounding of cos
   const double left =
-      kind == ScheduleKind::kLinear ? 1 - done : 0.5 * (1 + std::cos(std::numbers::pi * done));
+      kind == ScheduleKind::kLinear ? 1 - done : 0.5 * (1 + portable::SinCos(std::numbers::pi * done).cosine);
   return final + (base - final) * left;
 }
 

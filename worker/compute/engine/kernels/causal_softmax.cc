@@ -2,6 +2,7 @@
 
 #include "worker/compute/engine/kernels/causal_softmax.h"
 
+#include "base/portable_math.h"
 #include "worker/compute/engine/kernels/simd.h"
 
 namespace ringmaster::engine::kernels::RINGMASTER_ISA {
@@ -32,7 +33,7 @@ void CausalSoftmax(int64_t rows, int64_t keys, int64_t first, float scale, float
     const float inverse = 1.0f / total;
     ForLanes(seen, [&](int64_t i, auto lanes) { Store(s + i, Load(s + i, lanes) * Splat(inverse), lanes); });
     for (int64_t i = seen; i < keys; ++i) s[i] = 0;
-    lse[r] = top + __builtin_logf(total);
+    lse[r] = top + static_cast<float>(portable::Log(total));
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include "worker/compute/engine/kernels/cross_entropy.h"
 
+#include "base/portable_math.h"
 #include "worker/compute/engine/kernels/simd.h"
 
 namespace ringmaster::engine::kernels::RINGMASTER_ISA {
@@ -43,7 +44,7 @@ void CrossEntropy(int64_t rows, int64_t classes, const float* logits, const int3
           Store(e, Exp(Load(x + i, lanes) - Splat(top)), lanes);
           sum = sum + Load(e, AllLanes{});
         });
-    losses[r] = __builtin_logf(Sum(sum)) + (top - x[target]);
+    losses[r] = static_cast<float>(portable::Log(Sum(sum))) + (top - x[target]);
   }
 }
 
@@ -67,7 +68,7 @@ void CrossEntropyGradient(int64_t rows, int64_t classes, float* logits, const in
       sum = sum + Load(x + i, lanes);
     });
     const float total = Sum(sum);
-    losses[r] = __builtin_logf(total) + margin;
+    losses[r] = static_cast<float>(portable::Log(total)) + margin;
     const float factor = weights[r] / total;
     ForLanes(classes,
              [&](int64_t i, auto lanes) { Store(x + i, Load(x + i, lanes) * Splat(factor), lanes); });
