@@ -68,6 +68,17 @@ std::string Problem::ToString() const {
 
 namespace {
 
+// Returns the documents without ConfigMaps: those that accompany a job, as the one with its code, are for
+// clusters.
+std::vector<Parsed> ParseJobs(std::string_view text) {
+  std::vector<Parsed> documents = ParseYamlDocuments(text);
+  std::erase_if(documents, [](const Parsed& parsed) {
+    const Node* const kind = parsed.root.Find("kind");
+    return parsed.whole && parsed.problems.empty() && kind != nullptr && kind->scalar == "ConfigMap";
+  });
+  return documents;
+}
+
 Loaded LoadParsed(std::string_view text, Parsed parsed,
                   const std::vector<std::pair<std::string, std::string>>& sets) {
   if (!parsed.whole) {
@@ -87,12 +98,13 @@ Loaded LoadParsed(std::string_view text, Parsed parsed,
 }  // namespace
 
 Loaded LoadYaml(std::string_view text, const std::vector<std::pair<std::string, std::string>>& sets) {
-  return LoadParsed(text, ParseYaml(text), sets);
+  std::vector<Parsed> jobs = ParseJobs(text);
+  return LoadParsed(text, jobs.size() == 1 ? std::move(jobs.front()) : ParseYaml(text), sets);
 }
 
 std::vector<Loaded> LoadYamlDocuments(std::string_view text) {
   std::vector<Loaded> all;
-  for (Parsed& parsed : ParseYamlDocuments(text)) all.push_back(LoadParsed(text, std::move(parsed), {}));
+  for (Parsed& parsed : ParseJobs(text)) all.push_back(LoadParsed(text, std::move(parsed), {}));
   return all;
 }
 

@@ -33,11 +33,11 @@ struct Loaded {
 };
 
 // Parses YAML (JSON is YAML), applies `sets`, sets defaults and validates. `sets` are the spec.path=value
-// pairs of
-// --set; an invalid one is a problem under its path. The text must have one document.
+// pairs of --set; an invalid one is a problem under its path. The text must have one document besides
+// ConfigMaps, which are skipped.
 Loaded LoadYaml(std::string_view text, const std::vector<std::pair<std::string, std::string>>& sets = {});
 
-// As LoadYaml, for each document of the text that is not empty.
+// As LoadYaml, for each document of the text that is neither empty nor a ConfigMap.
 std::vector<Loaded> LoadYamlDocuments(std::string_view text);
 
 // Reads the JSON of the API server and of the wire format.

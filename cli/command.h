@@ -32,6 +32,7 @@ const char* VersionText();
 int Refuse(const Error& error);
 
 void AddRun(CLI::App& app, int& exit_code);
+void AddLaunch(CLI::App& app, int& exit_code);
 void AddValidate(CLI::App& app, int& exit_code);
 void AddConvert(CLI::App& app, int& exit_code);
 void AddUi(CLI::App& app, int& exit_code);
@@ -43,6 +44,8 @@ void AddPlot(CLI::App& app, int& exit_code);
 void AddRender(CLI::App& app, int& exit_code);
 void AddVersion(CLI::App& app, int& exit_code);
 // Commands for a job on a cluster.
+void AddAttach(CLI::App& app, int& exit_code);
+void AddCancel(CLI::App& app, int& exit_code);
 void AddStatus(CLI::App& app, int& exit_code);
 void AddQueue(CLI::App& app, int& exit_code);
 void AddLogs(CLI::App& app, int& exit_code);

@@ -6,13 +6,17 @@
 // Installed as kubectl-ringmaster, the program is a kubectl plugin with the same subcommands; only its help
 // differs.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/initial_affinity.h"
 #include "base/log.h"
 #include "cli/command.h"
+#include "cli/launch/command_line.h"
 #include "cli/write_text.h"
 
 namespace ringmaster::cli {
@@ -29,6 +33,7 @@ bool IsPlugin(std::string_view program) {
 
 constexpr const char* kExamples =
     "Examples:\n"
+    "  ringmaster launch --local --workers 4 -- python3 train.py\n"
     "  ringmaster run job.yaml --workers 4        train on this machine\n"
     "  ringmaster ui ringmaster-out/gpt-text      serve a live page about it\n"
     "  ringmaster validate job.yaml               check a manifest without starting it\n"
@@ -37,12 +42,29 @@ constexpr const char* kExamples =
     "`ringmaster COMMAND --help` describes a command.";
 constexpr const char* kPluginExamples =
     "Examples:\n"
+    "  kubectl ringmaster launch --workers 8 --image IMAGE -- python3 train.py\n"
     "  kubectl ringmaster status gpt-text         show its state, the reason, and each rank\n"
     "  kubectl ringmaster diagnose gpt-text       check what prevents it from committing steps\n"
     "  kubectl ringmaster logs gpt-text -f        print the root cause, then follow all ranks\n"
     "  kubectl ringmaster ui                      serve a page with all jobs, and why each waits\n"
     "  kubectl ringmaster scale gpt-text --replicas 6\n"
     "`kubectl ringmaster COMMAND --help` describes a command.";
+
+// Returns the arguments as the parser takes them: without the program, the last one first.
+std::vector<std::string> Arguments(const CLI::App& app, int argc, char** argv) {
+  std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
+  if (!arguments.empty() && arguments.front() == "launch") {
+    const CLI::App* const command = app.get_subcommand("launch");
+    arguments.erase(arguments.begin());
+    arguments = launch::MarkCommand(std::move(arguments), [&](const std::string& flag) {
+      const CLI::Option* const option = command->get_option_no_throw(flag);
+      return option != nullptr && option->get_items_expected_min() > 0;
+    });
+    arguments.insert(arguments.begin(), "launch");
+  }
+  std::reverse(arguments.begin(), arguments.end());
+  return arguments;
+}
 
 int Main(int argc, char** argv) {
   log::Init("ringmaster");
@@ -55,6 +77,7 @@ int Main(int argc, char** argv) {
   app.footer(plugin ? kPluginExamples : kExamples);
   int exit_code = kSucceeded;
   AddRun(app, exit_code);
+  AddLaunch(app, exit_code);
   AddValidate(app, exit_code);
   AddConvert(app, exit_code);
   AddUi(app, exit_code);
@@ -64,6 +87,8 @@ int Main(int argc, char** argv) {
   AddPlot(app, exit_code);
   AddRender(app, exit_code);
   AddCrd(app, exit_code);
+  AddAttach(app, exit_code);
+  AddCancel(app, exit_code);
   AddStatus(app, exit_code);
   AddQueue(app, exit_code);
   AddDiagnose(app, exit_code);
@@ -77,7 +102,7 @@ int Main(int argc, char** argv) {
     return Refuse({Code::kInvalid,
                    std::string(argv[1]) + ": no such command; `" + app.get_name() + " --help` lists them"});
   try {
-    app.parse(argc, argv);
+    app.parse(Arguments(app, argc, argv));
   } catch (const CLI::Success& help_or_version) {
     return app.exit(help_or_version);
   } catch (const CLI::ParseError& error) {

@@ -64,13 +64,18 @@ Result<api::TrainingJob> LoadManifest(const std::string& file, const Sets& sets,
   auto text = ReadFile(file == "-" ? "/dev/stdin" : file, kMaxManifestBytes);
   if (!text.ok())
     return Error{text.error().code, text.error().message + "; give the path of a TrainingJob manifest"};
-  api::Loaded loaded = api::LoadYaml(*text, sets);
+  return ParseManifest(file, *text, sets, workers);
+}
+
+Result<api::TrainingJob> ParseManifest(const std::string& name, const std::string& text, const Sets& sets,
+                                       int workers) {
+  api::Loaded loaded = api::LoadYaml(text, sets);
   if (loaded.problems.empty() && workers > 0) {
     Sets all = sets;
     for (auto& set : WorkerSets(loaded.job.spec.workers, workers)) all.push_back(std::move(set));
-    loaded = api::LoadYaml(*text, all);
+    loaded = api::LoadYaml(text, all);
   }
-  if (!loaded.problems.empty()) return Problems(file, loaded.problems);
+  if (!loaded.problems.empty()) return Problems(name, loaded.problems);
   return loaded.job;
 }
 

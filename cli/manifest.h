@@ -23,6 +23,10 @@ Result<std::pair<std::string, std::string>> ParseSet(const std::string& text);
 // widens min and max just enough to allow that number.
 Result<api::TrainingJob> LoadManifest(const std::string& file, const Sets& sets, int workers);
 
+// As LoadManifest, for the text of a manifest; `name` precedes its problems.
+Result<api::TrainingJob> ParseManifest(const std::string& name, const std::string& text, const Sets& sets,
+                                       int workers);
+
 // Reads and validates all manifests of a file; "-" is standard input. The error is that of LoadManifest.
 Result<std::vector<api::TrainingJob>> LoadManifests(const std::string& file);
 

@@ -116,6 +116,14 @@ Result<Json> Cluster::MergePatch(const kube::Resource& resource, const std::stri
   });
 }
 
+Result<Json> Cluster::StrategicPatch(const kube::Resource& resource, const std::string& name,
+                                     const Json& patch) {
+  return Await<Json>([&](auto done) {
+    api_.Patch(resource, namespace_, name, "", kube::ApiClient::PatchType::kStrategic, patch,
+               std::move(done));
+  });
+}
+
 Result<Json> Cluster::Create(const kube::Resource& resource, const Json& object) {
   return Await<Json>([&](auto done) { api_.Create(resource, namespace_, object, std::move(done)); });
 }

@@ -72,6 +72,8 @@ class Cluster {
   Result<std::vector<Json>> List(const kube::Resource& resource, const kube::ListOptions& options);
   Result<Json> MergePatch(const kube::Resource& resource, const std::string& name,
                           const std::string& subresource, const Json& patch);
+  // Merges lists by their keys, as owner references by uid.
+  Result<Json> StrategicPatch(const kube::Resource& resource, const std::string& name, const Json& patch);
   Result<Json> Create(const kube::Resource& resource, const Json& object);
   Status Delete(const kube::Resource& resource, const std::string& name);
 

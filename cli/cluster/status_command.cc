@@ -36,6 +36,7 @@ struct StatusFlags {
   std::string job;
   int wait_seconds = 0;
   bool watch = false;
+  bool json = false;
 };
 
 // Returns the memberships of the pods whose logs can be read; none for a large gang.
@@ -129,6 +130,11 @@ Result<int> ShowStatus(const StatusFlags& flags) {
     job = cluster->Job(name);
   }
   if (!job.ok()) return job.error();
+  if (flags.json) {
+    const Json& status = json::Child(*job, "status");
+    Print(stdout, "{}\n", (status.is_object() ? status : Json::object()).dump(2));
+    return static_cast<int>(kSucceeded);
+  }
   RM_ASSIGN(const std::vector<Json> pods, ReadPods(*cluster, name));
   const LoggedMemberships memberships = ReadMemberships(*cluster, *job, pods);
   WriteText(stdout, StatusScreen(PlainTexts(*job), pods, memberships, kube::WallNow()));
@@ -151,6 +157,7 @@ void AddStatus(CLI::App& app, int& exit_code) {
                    "Wait up to N seconds for completion; exit code 0: succeeded, 1: failed, 3: not ended")
       ->check(CLI::Range(1, 31'536'000))
       ->excludes(watch);
+  command->add_flag("--json", flags->json, "Print the status of the TrainingJob as JSON")->excludes(watch);
   AddClusterFlags(*command, flags->cluster);
   command->footer("Example:\n  kubectl ringmaster status gpt-text -n team-a");
   command->callback([flags, &exit_code] {

@@ -16,7 +16,8 @@ namespace ringmaster::cli {
 
 struct RunOptions {
   std::string file;
-  int workers = 0;  // 0: spec.workers.replicas of the manifest
+  std::string manifest;  // text to use in place of the file, which is then the name of the command
+  int workers = 0;       // 0: spec.workers.replicas of the manifest
   std::string out;
   Sets sets;
   bool fresh = false;

@@ -316,6 +316,10 @@ class Session::Impl {
   // Applies only the fields that may change while a job runs.
   void Reload() {
     if (Stopped()) return;
+    if (!options_.manifest.empty())
+      return view_->Announce(true, "ReloadFailed",
+                             "the job came from a command line: keep its manifest (--dry-run) and run that "
+                             "to change it by SIGHUP");
     if (options_.file == "-")
       return view_->Announce(true, "ReloadFailed",
                              "the manifest came from standard input: give a file to change it by SIGHUP");

@@ -144,12 +144,13 @@ const IncludeRules& AllowedIncludes() {
        {"base", "base/http", "api", "operator/core", "operator/kube", "operator/kube/backend",
         "operator/kube/watch", "operator/wiring", "cli", "cli/history", "cli/plot", "cli/ui"}},
       {"cli/convert", {"base", "api", "operator/wiring"}},
+      {"cli/launch", {"base", "api"}},
       {"cli/weights",
        {"base", "api", "operator/kube/backend", "operator/wiring", "worker/checkpoint",
         "worker/compute/engine", "worker/trainer", "cli", "cli/cluster", "cli/plot"}},
       {"cli",
        {"base", "api", "operator/wiring", "worker/compute/device", "worker/inventory", "cli/cluster",
-        "cli/convert", "cli/run", "cli/ui"}},
+        "cli/convert", "cli/launch", "cli/run", "cli/ui"}},
   };
   return kRules;
 }

@@ -22,8 +22,8 @@ def printed(*command):
     return "\n".join(line.rstrip() for line in done.stdout.strip().splitlines()) + "\n"
 
 
-RUN = ["run", "plot"]
-CLUSTER = ["status", "queue", "diagnose", "logs", "scale", "suspend", "resume"]
+RUN = ["launch", "run", "plot"]
+CLUSTER = ["attach", "cancel", "status", "queue", "diagnose", "logs", "scale", "suspend", "resume"]
 
 
 def chapters(program, commands):

@@ -49,7 +49,7 @@ class OwnModelPage(unittest.TestCase):
         for block in blocks("../README.md"):
             if block.note.startswith("file: "):
                 (self.folder / block.note.removeprefix("file: ")).write_text(block.text.replace("steps(200)", "steps(20)"))
-        printed = self.run_script("set -euo pipefail\nringmaster run job.yaml --workers 2 --out out\npython3 train.py")
+        printed = self.run_script("set -euo pipefail\nringmaster launch --local --workers 2 --out out -- python3 train.py\npython3 train.py")
         alone = re.search(r" weights=(\w+) ", printed)[1]
         self.assertEqual(json.loads((self.folder / "out/summary.json").read_text())["weightsHash"], alone)
 
