@@ -20,7 +20,8 @@
 //    objects exist with that mark, also for the next process. A change of the certificate authority makes all
 //    marks outdated. The ports of a job on hostNetwork are part of its marks, and so is the attempt's gang
 //    provider.
-//  - ReserveRoom and Observed::fit know the free capacity from all nodes and all pods (core/planner/room_planner.h).
+//  - ReserveRoom and Observed::fit know the free capacity from all nodes and all pods
+//  (core/planner/room_planner.h).
 //    Each TakeTurn also notes whether the job waits for room; when capacity becomes free, the jobs that would
 //    find room are notified.
 // Jobs that cannot be decoded are observed as invalid (core/model.h). Jobs with another spec.managedBy are

@@ -160,8 +160,7 @@ void KubeBackend::ChooseDomain(const JobRecord& job, const core::CreatePod& acti
       state.domain_attempt = action.attempt;
       state.domain.clear();
       for (const auto& [key, shape] : shapes)
-        if (auto value = planner_.BestFit(shape, action.size))
-          state.domain.emplace(key, *std::move(value));
+        if (auto value = planner_.BestFit(shape, action.size)) state.domain.emplace(key, *std::move(value));
     }
     chosen = state.domain;
   }
