@@ -41,6 +41,7 @@ class RoomPlannerTest : public testing::Test {
     o.job.min = workers;
     o.job.preempt = preempt;
     o.provider = GangProvider::kGate;
+    o.status.ledger.attempt = 1;
     Observed begun = Begun(o, kT0);
     planner_.SetJob("ml/" + name, begun.job.uid, MayWaitForVictims(begun.job, begun.status), begun.status);
     return begun;
