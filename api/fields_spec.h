@@ -243,7 +243,7 @@ struct Table<Restart> {
         "Time from SIGTERM to SIGKILL for ranks that are stopped by plan, as for a suspension or another "
         "number of workers. After a failure of one rank, the others get at most 5 s of it: without that "
         "rank, they have nothing to save. Ranks of framework native and of launch kind library stay alive; "
-        "with the latter, this is the time that the program has to end after its training has. Pods keep "
+        "with the latter, this is the time that the program has to end when the job is stopped. Pods keep "
         "the value that they were created with."),
       F("backoff", &Restart::backoff, {}, "Delay between restarts."),
       F("rules", &Restart::rules, {.max_items = 64},

@@ -134,6 +134,7 @@ void Visit(V& v, Evict& m) {
 template <class V>
 void Visit(V& v, Exit& m) {
   v("code", m.code), v("reason", m.reason), v.Optional("finished", m.finished);
+  v.Optional("afterProgram", m.after_program);
 }
 template <class V>
 void Visit(V& v, RankCount& m) {

@@ -103,6 +103,7 @@ void Coordinator::ShiftTimes(Duration gap) {
     shift(change_->next_deadline);
   }
   if (failed_operation_) shift(failed_operation_->due);
+  if (ending_) shift(ending_->due);
   for (Time* time : {&lost_since_, &abort_at_, &awaited_check_at_, &first_join_, &last_join_, &retry_at_,
                      &stepped_at_, &started_at_, &undecided_since_, &searched_since_, &first_fatal_}) {
     shift(*time);
@@ -175,6 +176,7 @@ void Coordinator::MarkUnreachable(Peer& peer, Time now) {
   if (first) peer.lost_at = now;
   Count(peer);
   report_dirty_ = true;
+  if (ending_) return;  // its program keeps running; the end of its pod would be reported
   const bool in_current = InCurrent(peer);
   if (first && active_ && in_current && !peer.unresponsive && !failed_operation_) {
     peer.awaited = true;
@@ -269,6 +271,7 @@ void Coordinator::OnLastArrival(Peer& peer, Time at, Time now) {
 
 void Coordinator::OnMessage(Peer& peer, const Message& message, Time now) {
   if (ended_) return;
+  if (ending_) return OnMessageAtEnd(peer, message, now);
   if (const auto* join = std::get_if<Join>(&message)) {
     OnJoin(peer, *join, now);
   } else if (const auto* facts = std::get_if<Facts>(&message)) {
@@ -368,6 +371,7 @@ void Coordinator::OnStatus(Peer& peer, const MemberStatus& status) {
 
 void Coordinator::OnDown(Peer& peer, const Down& down, Time now) {
   if (!IsOwn(peer.agent, down.member)) return;
+  if (ending_) return OnProgramEnded(peer, down, now);
   report_dirty_ = true;
   peer.died_member = down.member;
   if (down.member == peer.failed_member) {
@@ -483,10 +487,14 @@ void Coordinator::OnProgress(Peer& peer, const Progress& progress, Time now) {
 }
 
 void Coordinator::OnDone(Peer& peer, const Done& done, Time now) {
+  // Repeated for a coordinator that takes over.
+  const bool adopted = options_.await_programs && options_.resumed && current_.generation == 0;
+  if (done.finished && adopted && !peer.member.empty()) return AwaitPrograms(done, now);
   if (!InCurrent(peer) || (!done.finished && !current_.stop)) return;
   if (done.saved) report_.checkpoint_step = std::max(report_.checkpoint_step, done.step);
   if (done.finished) {
     newest_step_ = std::max(newest_step_, done.step);
+    if (options_.await_programs) return AwaitPrograms(done, now);
     report_.done = done;
     End(GangPhase::kFinished, 0, "finished");
     return;

@@ -138,6 +138,13 @@ class Coordinator final : public JobCoordinator {
   // Sends Evict; I3.
   void EvictPeer(Peer& peer, const std::string& member, const std::string& reason, bool refused = false);
 
+  // coordinator_end.cc: from the last step to the end of the programs
+  void AwaitPrograms(const Done& done, Time now);
+  void OnMessageAtEnd(Peer& peer, const Message& message, Time now);
+  void OnProgramEnded(Peer& peer, const Down& down, Time now);
+  void StartProgramsAgain(Time now);
+  void CheckPrograms(Time now);
+
   // admission.cc: which workers may take part
   static std::string PlaceOf(const Peer& peer);  // for people: its pod and node
   bool CompareWorkers(MembershipChange* change, Time now);
@@ -246,6 +253,14 @@ class Coordinator final : public JobCoordinator {
   bool may_have_fatals_ = false;    // some peer may have a fatal
   Time first_fatal_ = kNever;       // when the oldest fatal that is not judged arrived
   Time fatal_due_ = kNever;         // when JudgeFatals is due
+  // All steps are done, and the programs of the members continue after them.
+  struct Ending {
+    Done done;
+    bool adopted = false;                 // an earlier coordinator began it, so more members may report
+    Time due;                             // not before
+    std::map<std::string, bool> running;  // by member: whether its program has not ended
+  };
+  std::optional<Ending> ending_;
   bool stop_requested_ = false;
   bool ended_ = false;
   int32_t exit_code_ = 0;  // for agents that connect after the end

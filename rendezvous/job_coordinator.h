@@ -111,6 +111,8 @@ struct CoordinatorOptions {
   // Returns the domain of a node: ranks of one domain become ring neighbours. Empty, as without this
   // function: unknown. Is called on the server's thread, and must not block.
   std::function<std::string(const std::string& node)> domain_of = {};
+  // The trainers are programs of a user with libringmaster: the job ends when the programs have ended.
+  bool await_programs = false;
   // The workers run programs of a user; nullopt: native trainers.
   std::optional<ProgramOptions> programs = {};
 };

@@ -53,6 +53,10 @@ void MemberCore::OnTick(Time now) {
   if (now >= deadline_) {
     if (stage_ == Stage::kLeaving) {
       Finish(143, "no answer to the leave");
+    } else if (stage_ == Stage::kAfterLoop && trainer_ == Trainer::kRunning) {
+      deadline_ = now + options_.answer_grace;
+      OnLost("hang", "the program has not ended " + std::to_string(ToMs(*options_.after_loop) / 1000) +
+                         " s after the last step, the limit of health.startupSeconds");
     } else {
       Finish(end_code_, end_reason_);
     }
@@ -83,7 +87,7 @@ void MemberCore::OnConnected(Time now) {
   connect_backoff_ = options_.connect_backoff_min;
   ping_at_ = now + options_.ping_interval;
   SendToCoordinator(options_.hello);
-  if (down_) SendToCoordinator(*down_);
+  if (down_ && stage_ != Stage::kAfterLoop) SendToCoordinator(*down_);
   if (facts_) SendToCoordinator(*facts_);
   if (join_) SendJoin();
   if (!recent_.empty()) {
@@ -93,6 +97,7 @@ void MemberCore::OnConnected(Time now) {
   }
   if (failed_) SendToCoordinator(*failed_);
   if (done_) SendToCoordinator(*done_);
+  if (down_ && stage_ == Stage::kAfterLoop) SendToCoordinator(*down_);
   if (stage_ == Stage::kLeaving) SendToCoordinator(Leave{"terminated"});
   if (fatal_) SendToCoordinator(*fatal_);
 }
@@ -106,7 +111,8 @@ void MemberCore::OnCoordinator(const Message& message, Time now) {
     OnEvict(*evict, now);
     return;
   }
-  if (stage_ == Stage::kEnding || trainer_ != Trainer::kRunning || !join_) return;
+  if (stage_ == Stage::kEnding || stage_ == Stage::kAfterLoop || trainer_ != Trainer::kRunning || !join_)
+    return;
   if (const auto* prepare = std::get_if<Prepare>(&message)) {
     if (prepare->generation < prepared_) return;
     if (prepare->generation == prepared_ && prepare_forwarded_) {
@@ -133,6 +139,7 @@ void MemberCore::OnCoordinator(const Message& message, Time now) {
 
 void MemberCore::OnEvict(const Evict& evict, Time now) {
   if (stage_ == Stage::kEnding) return;
+  if (stage_ == Stage::kAfterLoop) return StartAgain(evict, now);
   const bool answers_fatal = fatal_ && fatal_->member == evict.member;
   if (!answers_fatal && (trainer_ != Trainer::kRunning || member_ != evict.member)) return;
   fatal_.reset();
@@ -202,13 +209,15 @@ void MemberCore::SendFatal(Fatal fatal) {
 void MemberCore::OnLost(const std::string& evidence, const std::string& message, int32_t exit_code) {
   if (trainer_ != Trainer::kRunning) return;
   trainer_ = Trainer::kLost;
-  commands_.push_back(KillTrainer{});
-  join_.reset();
+  commands_.push_back(KillTrainer{evidence == "hang"});
+  if (stage_ != Stage::kAfterLoop) {  // a coordinator that takes over needs both
+    join_.reset();
+    done_.reset();
+  }
   facts_.reset();
   status_.reset();
   prepare_forwarded_ = false;
   failed_.reset();
-  done_.reset();
   recent_.clear();
   // The coordinator evicted it, or decides about its Fatal, so it needs no Down.
   if (stage_ == Stage::kEnding || evidence == kEvicted || fatal_) return;
@@ -218,6 +227,7 @@ void MemberCore::OnLost(const std::string& evidence, const std::string& message,
 
 void MemberCore::OnReaped(int32_t exit_code, Time now) {
   if (trainer_ == Trainer::kNone) return;
+  if (stage_ == Stage::kAfterLoop) return OnProgramEnd(exit_code, now);
   const bool unreported = exit_code == kExitBadInput && !fatal_ && !evicted_;
   if (unreported && stage_ != Stage::kEnding) {
     SendFatal(Fatal{exit_code, "the trainer ended with exit code 64"});
@@ -250,7 +260,8 @@ void MemberCore::ScheduleRestart(Time now) {
 
 void MemberCore::OnTerminate(Time now) {
   const bool second = std::exchange(terminated_, true);
-  if (stage_ == Stage::kEnding && exit_received_ && !second) return;  // it ends by plan already
+  if ((stage_ == Stage::kEnding || stage_ == Stage::kAfterLoop) && exit_received_ && !second)
+    return;  // it ends by plan already
   if (stage_ != Stage::kRunning) {
     Finish(143, "terminated");
     return;
@@ -262,6 +273,13 @@ void MemberCore::OnTerminate(Time now) {
 }
 
 void MemberCore::OnExit(const Exit& exit, Time now) {
+  if (exit.after_program && options_.after_loop) return BeginAfterLoop(exit, now);
+  if (stage_ == Stage::kAfterLoop) {
+    // A job that has ended otherwise does not wait for the program.
+    if (trainer_ == Trainer::kNone || !exit.finished)
+      Finish(exit.code == 0 ? end_code_ : exit.code, exit.reason);
+    return;
+  }
   if (exit_received_) return;
   exit_received_ = true;
   finished_ = exit.finished;
@@ -273,6 +291,48 @@ void MemberCore::OnExit(const Exit& exit, Time now) {
   }
   if (trainer_ == Trainer::kRunning) commands_.push_back(SendTrainer{exit});
   if (trainer_ == Trainer::kNone) Finish(end_code_, end_reason_);
+}
+
+void MemberCore::BeginAfterLoop(const Exit& exit, Time now) {
+  if (exit_received_) return;
+  exit_received_ = finished_ = true;
+  if (trainer_ != Trainer::kRunning) {
+    Finish(0, exit.reason);
+    return;
+  }
+  stage_ = Stage::kAfterLoop;
+  deadline_ = *options_.after_loop == Duration::zero() ? kNever : now + *options_.after_loop;
+  restart_at_ = kNever;
+  commands_.push_back(SendTrainer{exit});
+}
+
+// The program of a member failed after the last step: all start again.
+void MemberCore::StartAgain(const Evict& evict, Time now) {
+  if (!join_ || join_->member != evict.member) return;
+  stage_ = Stage::kRunning;
+  exit_received_ = finished_ = false;
+  deadline_ = kNever;
+  fatal_.reset();
+  down_.reset();
+  evicted_ = true;
+  OnLost(kEvicted, evict.reason);  // unless it has ended
+  join_.reset();
+  done_.reset();
+  if (trainer_ == Trainer::kNone) ScheduleRestart(now);
+}
+
+void MemberCore::OnProgramEnd(int32_t exit_code, Time now) {
+  if (trainer_ == Trainer::kRunning) {
+    OnLost("exit", "", exit_code);
+  } else if (down_) {
+    down_->exit_code = exit_code;
+    SendToCoordinator(*down_);
+  }
+  trainer_ = Trainer::kNone;
+  ended_at_ = now;
+  end_code_ = exit_code;
+  end_reason_ = "the program has ended";
+  deadline_ = now + options_.answer_grace;
 }
 
 // The agent exits with `code` when its trainer has ended, at the latest at `deadline`.

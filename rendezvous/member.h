@@ -45,6 +45,11 @@ struct MemberOptions {
   Duration exit_grace = seconds(10);
   // After Leave: how long to wait for Exit before the trainer is killed; below the pod's grace period.
   Duration leave_grace = seconds(100);
+  // After Exit{after_program}: how long the program may take to end by itself; zero: no limit. nullopt: the
+  // trainer is no program of a user.
+  std::optional<Duration> after_loop = {};
+  // How long its agent then waits for the answer of the coordinator.
+  Duration answer_grace = seconds(90);
   // Exit when the coordinator refuses the trainer, so that a new pod can run on another node. Otherwise a new
   // trainer starts here, after a pause.
   bool exit_when_refused = false;
@@ -94,7 +99,8 @@ struct StartTrainer {
   std::string member;
   bool operator==(const StartTrainer&) const = default;
 };
-struct KillTrainer {  // SIGKILL; harmless when it is already dead. TrainerReaped follows.
+struct KillTrainer {   // SIGKILL; harmless when it is already dead. TrainerReaped follows.
+  bool hangs = false;  // show before where it hangs, if that is possible
   bool operator==(const KillTrainer&) const = default;
 };
 struct ExitAgent {  // the last command: flush unsent messages, then exit
@@ -123,8 +129,9 @@ class MemberCore {
  private:
   enum class Stage {
     kRunning,
-    kLeaving,  // sent Leave, waits for Exit
-    kEnding,   // received Exit, or was refused: waits for the trainer's end or the deadline
+    kLeaving,    // sent Leave, waits for Exit
+    kAfterLoop,  // received Exit{after_program}: waits for the program's end, then for another Exit
+    kEnding,     // received Exit, or was refused: waits for the trainer's end or the deadline
     kEnded,
   };
   enum class Trainer {
@@ -136,6 +143,9 @@ class MemberCore {
   void OnConnected(Time now);
   void OnCoordinator(const Message& message, Time now);
   void OnExit(const Exit& exit, Time now);
+  void BeginAfterLoop(const Exit& exit, Time now);
+  void StartAgain(const Evict& evict, Time now);
+  void OnProgramEnd(int32_t exit_code, Time now);
   void OnTrainer(const Message& message);
   void OnLost(const std::string& evidence, const std::string& message, int32_t exit_code = 0);
   void OnReaped(int32_t exit_code, Time now);

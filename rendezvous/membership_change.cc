@@ -44,6 +44,7 @@ Duration Coordinator::WithStep(Duration deadline) const { return std::max(deadli
 
 // Takes every step that is due now. Each pass of the loop either changes the state or returns.
 void Coordinator::Advance(Time now) {
+  if (ending_) return CheckPrograms(now);
   if (!ended_) JudgeFatals(now);
   while (!ended_) {
     if (now >= abort_at_) {

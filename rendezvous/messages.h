@@ -286,6 +286,9 @@ struct Exit {
   // The work of the job is done, so the agent leaves kFinishedNote. Coordinators of earlier builds leave it
   // out.
   bool finished = false;
+  // All steps are done, and the program of the user may do the rest of its work: the agent reports the end of
+  // the program by Down, and waits for another Exit. Coordinators of earlier builds leave it out.
+  bool after_program = false;
   bool operator==(const Exit&) const = default;
 };
 

@@ -25,6 +25,7 @@ rendezvous::CoordinatorOptions CoordinatorOptionsOf(const std::string& job, cons
   options.max = limits.max;
   options.slots = order.slots;
   if (order.library) {
+    options.await_programs = true;
     options.status_deadline = kProgramStatusDeadline;
     options.boundary_deadline = kProgramBoundaryDeadline;
   }

@@ -56,6 +56,10 @@ std::optional<Message> AgentChannel::WaitForOrder(std::optional<Duration> limit)
 
 int AgentChannel::ReportFatal(int exit_code, const std::string& message) {
   Send(rendezvous::Fatal{exit_code, message});
+  {
+    const MutexLock lock(mutex_);
+    if (exiting_) return exit_code;  // the job has ended already, so no answer comes
+  }
   const Time deadline = Now() + seconds(10);
   while (Now() < deadline) {
     const auto order = WaitForOrder(seconds(1));

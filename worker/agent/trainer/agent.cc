@@ -38,7 +38,10 @@ rendezvous::MemberOptions OptionsOf(const Config& config, rendezvous::MemberOpti
   options.hello = {config.job, config.pod, NewUuid(), "", config.attempt, config.slot, config.node};
   options.exit_when_refused = !config.node.empty();
   // A program of the user continues after its last step.
-  if (config.trainer.is_program) options.exit_grace = config.stop_grace;
+  if (config.trainer.is_program) {
+    options.exit_grace = config.stop_grace;
+    options.after_loop = config.limits.startup;
+  }
   if (config.doorbell >= 0) options.ping_interval = SlotRelay::kSlotPingInterval;
   return options;
 }
@@ -163,8 +166,8 @@ void Agent::Execute(const rendezvous::MemberCommand& command) {
     SendTrainer(down->message);
   } else if (const auto* start = std::get_if<rendezvous::StartTrainer>(&command)) {
     Start(start->member);
-  } else if (std::holds_alternative<rendezvous::KillTrainer>(command)) {
-    KillTrainer();
+  } else if (const auto* kill = std::get_if<rendezvous::KillTrainer>(&command)) {
+    KillTrainer(kill->hangs);
   } else {
     exit_ = std::get<rendezvous::ExitAgent>(command);
   }
@@ -238,7 +241,7 @@ void Agent::LoseLink(const Error& why) {
 
 void Agent::Start(const std::string& member) {
   CHECK(!trainer_, "the last trainer has not been reaped");
-  fatal_sent_ = exit_sent_ = died_ = hangs_ = false;
+  fatal_sent_ = exit_sent_ = died_ = false;
   kill_at_ = kNever;
   end_note_.clear();
   Result<std::unique_ptr<TrainerProcess>> started = TrainerProcess::Start(config_.trainer, member);
@@ -298,13 +301,12 @@ void Agent::LoseTrainer(const std::string& evidence, const std::string& message)
     log::Warn("trainer member={} pid={} lost evidence={} {}", trainer_->member(), trainer_->pid(), evidence,
               message);
   }
-  hangs_ = evidence == "hang";
   Feed(rendezvous::TrainerLost{evidence, message});
 }
 
-void Agent::KillTrainer() {
+void Agent::KillTrainer(bool hangs) {
   if (!trainer_) return;
-  if (std::exchange(hangs_, false) && config_.trainer.is_program && trainer_->ShowStacks()) {
+  if (hangs && config_.trainer.is_program && trainer_->ShowStacks()) {
     kill_at_ = Now() + kStackGrace;
   } else if (config_.trainer.is_program && std::exchange(died_, false)) {
     kill_at_ = Now() + kShellGrace;

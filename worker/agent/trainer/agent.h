@@ -60,7 +60,7 @@ class Agent {
   void LoseLink(const Error& why);
   void ReadChannel(Time now);
   void LoseTrainer(const std::string& evidence, const std::string& message);
-  void KillTrainer();
+  void KillTrainer(bool hangs);
   // Whether the code of the user runs that follows the training: it may close the library, take as long as it
   // takes, and start further programs. MemberCore has the limit.
   bool Finishing() const { return config_.trainer.is_program && exit_sent_; }
@@ -93,7 +93,6 @@ class Agent {
   std::string end_note_;     // what its exit code means, if that alone says too little
   Time sample_at_ = kNever;
   bool died_ = false;      // the death watch has seen its end
-  bool hangs_ = false;     // the next KillTrainer is for a hang
   Time kill_at_ = kNever;  // KillTrainer that waits for a shell
 
   EventPump<rendezvous::MemberCore, rendezvous::MemberEvent> pump_{&core_};
