@@ -73,6 +73,7 @@ TEST(MpiFiles, AWorkerThatJoinsLaterIsAnotherHostEachTime) {
   const Result<std::vector<MpiPeer>> peers = ReadMpiPeers(folder.path());
   ASSERT_TRUE(peers.ok());
   EXPECT_EQ(FindMpiPeer(*peers, "job-1-1.3")->port, "4002");
+  EXPECT_EQ(FindMpiPeer(*peers, "job-1-1.3")->key, "") << "no public word takes the place of a key";
   EXPECT_FALSE(FindMpiPeer(*peers, "job-1-1").ok());
 }
 

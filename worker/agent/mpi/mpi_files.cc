@@ -23,6 +23,8 @@
 namespace ringmaster::agent {
 namespace {
 
+constexpr const char* kNoKey = "-";  // in the file of the peers
+
 // Replaces `link` by a link to the agent.
 Status LinkToAgent(const std::string& agent, const std::string& link) {
   ::unlink(link.c_str());
@@ -61,7 +63,8 @@ Status WriteMpiMembers(const MpiSetup& setup, const std::vector<rendezvous::Memb
   std::string peers;
   for (const rendezvous::Member& member : members) {
     const auto [host, port] = SplitAddress(member.address);
-    peers += fmt::format("{} {} {} {}\n", HostOf(member), host, port, member.key.empty() ? "-" : member.key);
+    peers +=
+        fmt::format("{} {} {} {}\n", HostOf(member), host, port, member.key.empty() ? kNoKey : member.key);
   }
   RM_TRY(WriteFileAtomic(setup.folder + kMpiPeers, peers));
   RM_TRY(WriteFileAtomic(setup.folder + kMpiHosts, MpiHosts(members, setup.slots, !UsesHydra(setup))));
@@ -90,7 +93,11 @@ Result<std::vector<MpiPeer>> ReadMpiPeers(const std::string& folder) {
   RM_ASSIGN(const std::string text, ReadFile(folder + kMpiPeers));
   std::vector<MpiPeer> peers;
   std::istringstream lines(text);
-  for (MpiPeer peer; lines >> peer.pod >> peer.host >> peer.port >> peer.key;) peers.push_back(peer);
+  for (MpiPeer peer; lines >> peer.pod >> peer.host >> peer.port >> peer.key;) {
+    // As a key, the mark would be one that every process knows.
+    if (peer.key == kNoKey) peer.key.clear();
+    peers.push_back(peer);
+  }
   return peers;
 }
 

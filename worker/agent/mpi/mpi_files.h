@@ -41,7 +41,7 @@ struct MpiPeer {
   std::string pod;  // its name as a host of the launcher
   std::string host;
   std::string port;
-  std::string key;
+  std::string key;  // empty: it has none, and no channel to it can be made
 };
 
 // The implementation of a job of framework horovod without spec.launch.mpi: its ranks communicate by gloo.
