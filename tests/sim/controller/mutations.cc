@@ -285,8 +285,6 @@ const char* MutationName(Mutation mutation) {
       return "releases-without-room";
     case Mutation::kReleasesHalfTheGang:
       return "releases-half-the-gang";
-    case Mutation::kForgetsReservations:
-      return "forgets-reservations";
     case Mutation::kNeverWithdraws:
       return "never-withdraws";
     case Mutation::kForgetsExclusion:

@@ -30,7 +30,6 @@ enum class Mutation : int {
   kNoOverstay,           // waits without a limit for a pod on a lost node
   kReleasesWithoutRoom,  // removes gates without room
   kReleasesHalfTheGang,  // releases half of the pods
-  kForgetsReservations,  // counts released pods only once they have a node
   kNeverWithdraws,       // a gang with half of its nodes keeps them
   kForgetsExclusion,     // creates pods without the excluded nodes
   kIgnoresRefusal,       // retries at once

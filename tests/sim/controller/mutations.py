@@ -13,6 +13,11 @@ MUTATIONS = [
         ("planner/room_planner.cc",
          "for (const std::string& place : room.reserved) capacity_.Unreserve(place);", ";"),
     ]),
+    # Places are given back at once, and reported as reserved.
+    ("ForgetsReservations", "forgets-reservations", [
+        ("planner/room_planner.cc", "room->reserved = std::move(wanted);",
+         "for (const std::string& place : wanted) capacity_.Unreserve(place);"),
+    ]),
     # A replacement gets a place in any domain.
     ("ForgetsPeers", "forgets-peers", [
         ("planner/room_planner.cc", "gang.peers", "std::vector<std::string>()"),

@@ -406,8 +406,6 @@ void SimBackend::LearnPod(const Key& key, Cached& cached, core::Pod pod) {
     planner_.capacity().SetPod(id, {{kPlace, 1}}, pod.node);
   } else if (pod.gated) {
     planner_.capacity().SetGated(id, shape);
-  } else if (options_.forgets_reservations) {
-    planner_.capacity().RemovePod(id);
   } else {
     planner_.capacity().ExpectPod(id, shape);
   }

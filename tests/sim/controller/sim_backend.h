@@ -41,10 +41,9 @@ class SimBackend final : public control::Backend {
     std::map<control::Key, int64_t> ages;  // of jobs in that queue, the smaller, the older; 0 for others
     bool must_try = false;                 // whether pods are admitted is asked before they exist
     // Planted bugs, which the simulator must find.
-    bool forgets_reservations = false;  // released pods occupy no room until they are bound
-    bool scatters = false;              // a preferred topology is ignored when places are reserved
-    bool forgets_domain = false;        // pods may use other domains than those of their places
-    bool forgets_ages = false;          // leaders after the first one do not know which job is older
+    bool scatters = false;        // a preferred topology is ignored when places are reserved
+    bool forgets_domain = false;  // pods may use other domains than those of their places
+    bool forgets_ages = false;    // leaders after the first one do not know which job is older
     // Called when all pods of a gang got places.
     std::function<void(const control::Key&, const Placing&)> on_reserved;
   };

@@ -142,7 +142,6 @@ class Simulation {
     options.must_try = must_try_;
     options.priorities[kKeys[1]] = rival_priority_;
     options.priorities[kKeys[2]] = third_priority_;
-    options.forgets_reservations = mutation_ == Mutation::kForgetsReservations;
     options.scatters = mutation_ == Mutation::kScattersGang;
     options.forgets_domain = mutation_ == Mutation::kForgetsDomain;
     options.forgets_ages = mutation_ == Mutation::kForgetsAges;
