@@ -166,14 +166,6 @@ class ReplicaJob {
     const auto [processes, processes_path] = Processes();
     UseTemplate(source_, {path, kind_.container, path + ".spec.containers"}, last.pod_template, processes,
                 processes_path, job_);
-    if (kind_.framework == std::string("jax") && !Spec().contains("launch")) {
-      source_.Note(
-          fmt::format("spec.{}", kind_.roles),
-          "the program finds JAX_COORDINATOR_ADDRESS (HOST:PORT), JAX_NUM_PROCESSES and JAX_PROCESS_ID in "
-          "place of "
-          "COORDINATOR_ADDRESS, COORDINATOR_PORT, NUM_PROCESSES and PROCESS_ID; jax.distributed.initialize() "
-          "without arguments reads them");
-    }
     if (!others.empty() && Spec().contains("launch"))
       source_.Refuse(path + ".spec.containers",
                      "must have a command: the agents start the programs of roles");

@@ -53,6 +53,11 @@ class Rendezvous {
     Add("JAX_COORDINATOR_ADDRESS", fmt::format("{}:{}", HostOf(0), PortOf(0, kRendezvousPort)));
     Add("JAX_NUM_PROCESSES", std::to_string(context_.size));
     Add("JAX_PROCESS_ID", std::to_string(rank_));
+    // What the program of a JAXJob reads by itself.
+    Add("COORDINATOR_ADDRESS", HostOf(0));
+    Add("COORDINATOR_PORT", std::to_string(PortOf(0, kRendezvousPort)));
+    Add("NUM_PROCESSES", std::to_string(context_.size));
+    Add("PROCESS_ID", std::to_string(rank_));
   }
 
  private:

@@ -6,7 +6,8 @@
 //   pytorch, deepspeed   torchrun's PET_*; MASTER_ADDR and MASTER_PORT; with one process per worker also
 //                        RANK, WORLD_SIZE and their LOCAL_ variants, so that `python train.py` works
 //   tensorflow           TF_CONFIG with all workers
-//   jax                  JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES, JAX_PROCESS_ID
+//   jax                  JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES, JAX_PROCESS_ID; and the names of JAXJob
+//                        COORDINATOR_ADDRESS, COORDINATOR_PORT, NUM_PROCESSES, PROCESS_ID
 // The size of such a gang is fixed, so no elastic range is set.
 #pragma once
 

@@ -63,9 +63,10 @@ TEST(ProgramEnvironment, TensorflowWithRoles) {
 
 TEST(ProgramEnvironment, Jax) {
   const Strings variables = ProgramEnvironment("jax", Order(), 3);
-  EXPECT_EQ(
-      Strings(variables.begin() + 3, variables.end()),
-      (Strings{"JAX_COORDINATOR_ADDRESS=job-1-0.job:40001", "JAX_NUM_PROCESSES=4", "JAX_PROCESS_ID=3"}));
+  EXPECT_EQ(Strings(variables.begin() + 3, variables.end()),
+            (Strings{"JAX_COORDINATOR_ADDRESS=job-1-0.job:40001", "JAX_NUM_PROCESSES=4", "JAX_PROCESS_ID=3",
+                     "COORDINATOR_ADDRESS=job-1-0.job", "COORDINATOR_PORT=40001", "NUM_PROCESSES=4",
+                     "PROCESS_ID=3"}));
 }
 
 TEST(ProgramEnvironment, AnIpv6HostHasNoBrackets) {

@@ -83,6 +83,12 @@ void AddJax(const Place& place, const rendezvous::StartProgram& order, Variables
   out.Add("JAX_COORDINATOR_ADDRESS", order.members.front().address);
   out.Add("JAX_NUM_PROCESSES", place.world);
   out.Add("JAX_PROCESS_ID", place.rank);
+  // What the program of a JAXJob reads by itself: JAX knows none of these names.
+  const auto [host, port] = SplitAddress(order.members.front().address);
+  out.Add("COORDINATOR_ADDRESS", host);
+  out.Add("COORDINATOR_PORT", port);
+  out.Add("NUM_PROCESSES", place.world);
+  out.Add("PROCESS_ID", place.rank);
 }
 
 }  // namespace

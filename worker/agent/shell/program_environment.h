@@ -20,7 +20,8 @@ namespace ringmaster::agent {
 // mpi_rank.h; in jobs with roles RINGMASTER_ROLE and RINGMASTER_ROLE_INDEX. pytorch, deepspeed: RANK,
 // WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR, MASTER_PORT, and PET_* for a program
 // that is torchrun; deepspeed also LOCAL_SIZE. tensorflow: TF_CONFIG. jax: JAX_COORDINATOR_ADDRESS,
-// JAX_NUM_PROCESSES, JAX_PROCESS_ID.
+// JAX_NUM_PROCESSES, JAX_PROCESS_ID, and those of a JAXJob: COORDINATOR_ADDRESS, COORDINATOR_PORT,
+// NUM_PROCESSES, PROCESS_ID.
 std::vector<std::string> ProgramEnvironment(const std::string& framework,
                                             const rendezvous::StartProgram& order, int32_t rank);
 
