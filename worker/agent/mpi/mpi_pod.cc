@@ -32,6 +32,7 @@
 #include "base/log.h"
 #include "base/pipe.h"
 #include "worker/agent/mpi/launcher_tree.h"
+#include "worker/agent/mpi/pod_environment.h"
 #include "worker/agent/net/unix_address.h"
 #include "worker/agent/shell/find_program.h"
 #include "worker/agent/shell/signals.h"
@@ -310,6 +311,10 @@ Status MpiPod::StartLauncher() {
     if (::access(link.c_str(), X_OK) == 0) name = link;
   }
   RM_ASSIGN(const std::string path, FindProgram(name));
+  // The launcher gives its environment to ranks in other pods.
+  std::vector<std::string> environment;
+  for (char** entry = environ; *entry != nullptr; ++entry) environment.emplace_back(*entry);
+  ::setenv(kMpiMarksVariable, MarksOf(environment).c_str(), 1);
   RM_ASSIGN(launcher_, StartChild(path, command_, {}, false));
   return Ok();
 }

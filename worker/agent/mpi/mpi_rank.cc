@@ -19,7 +19,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
-#include <iterator>
 #include <optional>
 #include <string_view>
 
@@ -29,6 +28,7 @@
 #include "base/pipe.h"
 #include "worker/agent/mpi/mpi_files.h"
 #include "worker/agent/mpi/mpi_links.h"
+#include "worker/agent/mpi/pod_environment.h"
 #include "worker/agent/net/unix_address.h"
 #include "worker/agent/shell/find_program.h"
 
@@ -135,23 +135,22 @@ bool CopyErrors(int from, LastLine& last) {
   ::_exit(128 + signal);
 }
 
-// Adds what the environment of the daemon has and the rank's has not: Hydra gives ranks the environment of
-// the launcher's pod. What belongs to the pod itself overrides that.
+// Hydra and horovodrun give ranks the environment of the launcher's pod; that of the daemon is of this one.
 void MergePodEnvironment() {
-  constexpr std::string_view kOfPod[] = {
-      "RINGMASTER_", "HOSTNAME=", "TMPDIR=", "CUDA_VISIBLE_DEVICES=", "NVIDIA_VISIBLE_DEVICES="};
   const Result<std::string> all = ReadFile(fmt::format("/proc/{}/environ", ::getppid()));
   if (!all.ok()) return;
+  std::vector<std::string> pod;
   for (size_t begin = 0; begin < all->size();) {
     const size_t end = std::min(all->find('\0', begin), all->size());
-    const std::string variable = all->substr(begin, end - begin);
+    pod.push_back(all->substr(begin, end - begin));
     begin = end + 1;
-    const size_t equals = variable.find('=');
-    if (equals == std::string::npos) continue;
-    const bool of_pod = std::any_of(std::begin(kOfPod), std::end(kOfPod),
-                                    [&](std::string_view start) { return variable.starts_with(start); });
-    ::setenv(variable.substr(0, equals).c_str(), variable.c_str() + equals + 1, of_pod ? 1 : 0);
   }
+  std::vector<std::string> own;
+  for (char** entry = environ; *entry != nullptr; ++entry) own.emplace_back(*entry);
+  const char* const marks = std::getenv(kMpiMarksVariable);
+  for (const auto& [name, value] : VariablesOfPod(own, pod, marks == nullptr ? "" : marks))
+    ::setenv(name.c_str(), value.c_str(), 1);
+  ::unsetenv(kMpiMarksVariable);
 }
 
 }  // namespace
