@@ -148,6 +148,8 @@ class ProgramCoordinator final : public JobCoordinator {
   bool Succeeded(const Peer& peer) const;
   // Whether the program of this rank has ended, in its newest life.
   bool EndedInCurrent(const Peer& peer) const;
+  // Whether the program of this rank was ordered to stop, as by an earlier coordinator.
+  bool WasStopped(const Peer& peer) const;
   // Whether the end of this member is that of the job.
   bool Decides(const Member& member) const;
   // Whether the members that decide about success have all ended with exit code 0.

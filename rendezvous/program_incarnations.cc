@@ -55,6 +55,11 @@ bool ProgramCoordinator::EndedInCurrent(const Peer& peer) const {
          peer.state->life >= peer.life;
 }
 
+bool ProgramCoordinator::WasStopped(const Peer& peer) const {
+  return peer.state && peer.fresh && peer.state->generation == current_ && peer.state->life >= peer.life &&
+         (peer.state->phase == ProgramPhase::kIdle || peer.state->phase == ProgramPhase::kStopping);
+}
+
 bool ProgramCoordinator::Succeeded(const Peer& peer) const {
   return EndedInCurrent(peer) && peer.state->exit_code == 0;
 }
@@ -108,12 +113,14 @@ bool ProgramCoordinator::CheckRunning(Time now) {
   }
   bool failed = false;
   bool leaving = false;
+  bool stopped = false;
   for (const Member& member : members_) {
     const auto it = peers_.find(member.id);
     if (it == peers_.end()) continue;
     Peer& peer = it->second;
     if (Succeeded(peer)) continue;
     leaving = leaving || peer.leaving;
+    stopped = stopped || WasStopped(peer);
     if (!EndedInCurrent(peer)) continue;
     if (Spared(peer)) {
       if (RoleOf(peer).restart == ProgramRestart::kNever) {
@@ -156,6 +163,8 @@ bool ProgramCoordinator::CheckRunning(Time now) {
     why = "the job stops";
   else if (leaving)
     why = "a worker leaves";
+  else if (stopped)
+    why = "an earlier coordinator has begun to stop them";
   else if (size > options_.max && !programs_.policy.live_workers)
     why = "the job shrinks";
   else if (now >= GrowthDue())
@@ -174,7 +183,7 @@ Time ProgramCoordinator::GrowthDue() const {
   });
   // What has begun to finish is not interrupted.
   const bool finishing = std::any_of(peers_.begin(), peers_.end(), [&](const auto& entry) {
-    return InCurrent(entry.second) && Succeeded(entry.second);
+    return InCurrent(entry.second) && HasDoneItsPart(entry.second);
   });
   if (!waiting || finishing || Decided() || AwaitsEnd()) return kNever;
   return std::max(formed_at_ + programs_.growth_window, last_join_ + programs_.last_call);

@@ -166,7 +166,8 @@ void World::CheckIncident(const Incident& incident) {
 void World::CheckLoss(const FailureRecord& record) {
   if (replaced_.contains(record.pod)) return;
   for (const auto& agent : agents_)
-    if (pods_[agent->pod].name == record.pod && !HeardWell(*agent, kSilence)) return;
+    // Or not long ago: a loss is published when the gang has stopped.
+    if (pods_[agent->pod].name == record.pod && !HeardWell(*agent, 10 * kSilence)) return;
   // A successor may have found too few members.
   if (record.message.find("some of its peers") != std::string::npos) return;
   Fail(record.pod + " counts as lost, and was heard all the time");

@@ -55,7 +55,7 @@ void World::StartTheProgram(size_t index, const program::Start& start) {
 
 void World::Complete(Generation generation) {
   Truth& run = runs_[generation];
-  if (run.broken || run.ordered) return;
+  if (run.broken) return;
   run.complete = true;
   Trace(fmt::format("the work of {:x} is done", generation));
   const bool ranks = plan_.shape == Shape::kLauncher || plan_.shape == Shape::kLauncherApart;
@@ -111,8 +111,13 @@ void World::EndProgram(size_t index, int32_t code, const std::string& message, b
   // Its agent takes it for an answer to the order.
   ordered = ordered || agent.core->state().phase == ProgramPhase::kStopping;
   if (!ordered) run.deaths[agent.name] = {code, message, own, now_, kNever};
-  run.done = run.done || (!run.ordered && DoneByTruth(run));
-  const bool breaks = code != 0 && pod.role != "ps";
+  // An agent that is not heard for long may be lost already.
+  const bool all_heard = std::all_of(run.members.begin(), run.members.end(), [&](const Member& member) {
+    const Agent* of = Find(member.id);
+    return of != nullptr && (of->bad_since == kNever || now_ - of->bad_since < kSilence / 4);
+  });
+  run.done = run.done || (!run.ordered && all_heard && DoneByTruth(run));
+  const bool breaks = (code != 0 || ordered) && pod.role != "ps";
   if (breaks) BreakRun(program.generation);
   const bool launcher =
       !run.members.empty() && (plan_.shape == Shape::kLauncherApart ? pod.role == "launcher"

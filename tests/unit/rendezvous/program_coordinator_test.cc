@@ -321,6 +321,20 @@ TEST_F(ProgramCoordinatorTest, ANewCoordinatorAdoptsWhatRuns) {
 }
 
 // Their ends were reported to no coordinator, or it ended before that was recorded.
+// Its predecessor had sent an order to stop to one of the agents.
+TEST_F(ProgramCoordinatorTest, WhatAnEarlierCoordinatorHasBegunToStopIsStopped) {
+  Make(2, 2, 2);
+  Form({0, 1});
+  Make(2, 2, 2, 2, true);
+  state_[1].phase = ProgramPhase::kStopping;
+  Connect(0);
+  Connect(1);
+  End(1, 143);
+  EXPECT_EQ(state_[0].phase, ProgramPhase::kStopping);
+  End(0, 143);
+  EXPECT_TRUE(Runs(0) && Runs(1));
+}
+
 TEST_F(ProgramCoordinatorTest, ProgramsThatEndedDuringAnAbsenceAreNotRunAgain) {
   Make(2, 2, 2);
   Form({0, 1});
