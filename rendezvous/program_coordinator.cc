@@ -140,6 +140,7 @@ void ProgramCoordinator::OnConnected(const AgentConnected& event, Time now) {
   peer.connection = event.connection;
   peer.heard = now;
   peer.fresh = peer.silent = false;
+  peer.released = false;  // Exit may have been lost with the old connection
   connections_[event.connection] = &peer;
   Send(peer, Welcome{options_.job, true});
   if (stage_ == Stage::kEnded) {

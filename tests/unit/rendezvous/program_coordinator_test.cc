@@ -424,6 +424,19 @@ TEST_F(ProgramCoordinatorTest, ALeavingWorkerIsReleasedWhenItsProgramHasEnded) {
   EXPECT_EQ(report().worker_failures, 0);
 }
 
+TEST_F(ProgramCoordinatorTest, ALeavingWorkerIsReleasedAgainOnANewConnection) {
+  Make(2, 2, 2);
+  Form({0, 1});
+  On(MessageFrom{ConnectionOf(1), Leave{"terminated"}});
+  EndStopped();
+  ASSERT_TRUE(exits_.contains(1));
+  exits_.clear();  // lost
+  Disconnect(1);
+  Connect(1);
+  On(MessageFrom{ConnectionOf(1), Leave{"terminated"}});
+  EXPECT_TRUE(exits_.contains(1));
+}
+
 TEST_F(ProgramCoordinatorTest, AStopEndsWhenAllProgramsHaveEnded) {
   Make(2, 2, 2);
   Form({0, 1});
