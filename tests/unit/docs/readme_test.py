@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the commands of README.md for a laptop, with fewer steps and another text, and checks its length."""
 
+import json
 import os
 import pathlib
 import subprocess
@@ -29,8 +30,19 @@ class Readme(unittest.TestCase):
                               env={**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"})
         print(done.stdout, flush=True)
         self.assertEqual(done.returncode, 0, "a command of README.md failed")
-        self.assertTrue((folder / "ringmaster-out/gpt-text/summary.json").exists())
+        summary = json.loads((folder / "ringmaster-out/gpt-text/summary.json").read_text())
+        # On every CPU. It changes only with numerics/revision.h, and then so does examples/hashes.txt.
+        self.assertEqual(summary["weightsHash"], "f16dae452dbf5ff2")
         self.assertTrue((folder / "model.safetensors").exists())
+
+    def test_it_names_the_hash_of_the_quickstart(self):
+        rows = [line.split() for line in (ROOT / "examples/hashes.txt").read_text().splitlines() if line[0] != "#"]
+        self.assertIn("gpt-text.yaml", [example for example, _, _ in rows])
+        for example, data, weights in rows:
+            self.assertTrue((ROOT / "examples" / example).exists(), example)
+            self.assertRegex(data, "^[0-9a-f]{64}$")
+            self.assertRegex(weights, "^[0-9a-f]{16}$")
+            self.assertIn(weights, (ROOT / "README.md").read_text())
 
     def test_it_is_short_and_names_the_two_commands(self):
         text = (ROOT / "README.md").read_text()
