@@ -42,8 +42,8 @@ Plan Plan::Draw(SplitMix64& rng) {
   plan.leave = rate(0.15, 1000, 6000);
   plan.outage = rng.Chance(0.5) ? milliseconds(rng.Below(800)) : Duration::zero();
   plan.hangs = rng.Chance(0.3) ? 0.3 : 0;
-  plan.stubborn = rng.Chance(0.2) ? 0.2 : 0;
-  plan.stuck = rng.Chance(0.1) ? 0.2 : 0;
+  plan.stubborn = rng.Chance(0.3) ? 0.3 : 0;
+  plan.stuck = rng.Chance(0.3) ? 0.3 : 0;
   plan.cut_at_end = rng.Chance(0.3) ? 0.7 : 0;
   plan.lies = launched && rng.Chance(0.5) ? 0.7 : 0;
   plan.blocked = plan.checks_peers && rng.Chance(0.5) ? 1 : 0;

@@ -61,9 +61,6 @@ MUTATIONS = [
     ("SilenceIgnored", "coordinator: never treats a silent agent as lost", [
         ("program_coordinator.cc", "now - peer.heard < options_.silence_limit", "true"),
     ]),
-    ("ResetIsALoss", "coordinator: an agent is lost as soon as its connection is", [
-        ("program_coordinator.cc", "now >= peer.lost_at + options_.silence_limit", "now >= peer.lost_at"),
-    ]),
     ("OrderNotRepeated", "coordinator: repeats no order on a new connection", [
         ("program_coordinator.cc", "if (peer.ready() && !was_ready) last_join_ = now;\n  Correct(peer);",
          "if (peer.ready() && !was_ready) last_join_ = now;"),
