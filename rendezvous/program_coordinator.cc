@@ -92,7 +92,7 @@ void ProgramCoordinator::ShiftTimes(Duration gap) {
     shift(peer.restart_at);
   }
   for (Time* time : {&started_at_, &first_state_, &last_join_, &formed_at_, &failure_seen_, &incident_due_,
-                     &ranks_due_, &end_due_, &stop_until_})
+                     &ranks_missed_at_, &ranks_due_, &end_due_, &stop_until_})
     shift(*time);
   if (alone_) {
     shift(alone_->ended);

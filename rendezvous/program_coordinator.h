@@ -156,6 +156,8 @@ class ProgramCoordinator final : public JobCoordinator {
   bool Decided() const;
   // What contradicts the success of a launcher (P8); empty: nothing.
   std::string MissingRanks() const;
+  // Whether an agent of the current incarnation that seems to be connected was not heard since this time.
+  bool HasAgentNotHeardSince(Time time) const;
   // ---- failures: program_failures.cc
   struct Failure {  // of a program of the current incarnation
     std::string agent;
@@ -256,6 +258,7 @@ class ProgramCoordinator final : public JobCoordinator {
   Generation accounted_ = 0;    // see AllowRestart
   Time failure_seen_ = kNever;  // when the first failure of current_ arrived
   Time incident_due_ = kNever;  // when the gathered failures are judged
+  Time ranks_missed_at_{};      // since when ranks_due_ is set without interruption
   Time ranks_due_ = kNever;     // when ranks that are missing are a failure
   Time end_due_ = kNever;       // until when the end of the job waits for agents that are not heard
   Time stop_until_ = kNever;    // when agents that still run something are given up

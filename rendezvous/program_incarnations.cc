@@ -100,6 +100,13 @@ std::string ProgramCoordinator::MissingRanks() const {
   return programs_.policy.live_workers ? FindOpenRank(workers, options_.min) : FindMissingRank(workers);
 }
 
+bool ProgramCoordinator::HasAgentNotHeardSince(Time time) const {
+  return std::any_of(peers_.begin(), peers_.end(), [&](const auto& entry) {
+    const Peer& peer = entry.second;
+    return InCurrent(peer) && peer.connection != 0 && !peer.silent && peer.heard < time;
+  });
+}
+
 bool ProgramCoordinator::CheckRunning(Time now) {
   for (auto& [agent, peer] : peers_) {
     if (peer.leaving) RemoveLiveWorker(peer);
@@ -146,8 +153,16 @@ bool ProgramCoordinator::CheckRunning(Time now) {
       ranks_due_ = kNever;
       return false;
     }
-    if (ranks_due_ == kNever) ranks_due_ = now + programs_.rank_grace;
+    if (ranks_due_ == kNever) {
+      ranks_missed_at_ = now;
+      ranks_due_ = now + programs_.rank_grace;
+    }
     if (now < ranks_due_) return false;
+    // An agent that was cut off a moment ago may have reported the ranks in vain.
+    if (HasAgentNotHeardSince(ranks_missed_at_)) {
+      ranks_due_ = now + options_.silence_limit / 8;
+      return false;
+    }
     const auto launcher =
         std::find_if(members_.begin(), members_.end(), [&](const Member& m) { return Decides(m); });
     BeginStop(now);

@@ -18,27 +18,40 @@ namespace {
 
 constexpr size_t kMaxPath = 4096;
 
-// The output folder of a run has its checkpoints in a subfolder, or names their folder.
-std::string Resolve(const std::string& path) {
+// Errors: those of a disk. A path that does not exist is no folder.
+Result<bool> IsFolder(const std::string& path) {
   std::error_code error;
-  if (const auto elsewhere = ReadFile(path + "/checkpoint_path", kMaxPath);
-      elsewhere.ok() && std::filesystem::is_directory(*elsewhere, error))
-    return *elsewhere;
+  const bool is = std::filesystem::is_directory(path, error);
+  if (!error || error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory)
+    return is;
+  return ErrnoError("look at " + path, error.value());
+}
+
+// The output folder of a run has its checkpoints in a subfolder, or names their folder.
+Result<std::string> Resolve(const std::string& path) {
+  const auto elsewhere = ReadFile(path + "/checkpoint_path", kMaxPath);
+  if (!elsewhere.ok() && elsewhere.error().code != Code::kNotFound) return elsewhere.error();
+  if (elsewhere.ok()) {
+    RM_ASSIGN(const bool there, IsFolder(*elsewhere));
+    if (there) return *elsewhere;
+  }
   const std::string inside = path + "/checkpoints";
-  return std::filesystem::is_directory(inside, error) ? inside : path;
+  RM_ASSIGN(const bool has_folder, IsFolder(inside));
+  return has_folder ? inside : path;
 }
 
 }  // namespace
 
 Result<CheckpointModel> CheckpointModel::Load(const std::string& path, int samples) {
-  std::error_code error;
-  if (!std::filesystem::is_directory(path, error))
+  RM_ASSIGN(const bool is_folder, IsFolder(path));
+  if (!is_folder)
     return Error{Code::kNotFound,
                  path + ": no such checkpoint; give a step-... folder or the --out folder of a run"};
   CheckpointModel result;
+  RM_ASSIGN(const std::string folder, Resolve(path));
   {
     ProgressBar bar("loading the checkpoint");
-    RM_ASSIGN(result.loaded_, checkpoint::Load(Resolve(path), bar.counter()));
+    RM_ASSIGN(result.loaded_, checkpoint::Load(folder, bar.counter()));
   }
   RM_ASSIGN(engine::ModelConfig config, trainer::ModelFromDescription(result.loaded_.meta));
   RM_ASSIGN(result.tokenizer_, trainer::TokenizerFromDescription(result.loaded_.meta));
