@@ -15,19 +15,6 @@
 #include "base/open_file.h"
 
 namespace ringmaster {
-namespace {
-
-template <class Call>
-int WithoutInterrupts(const Call& call) {
-  int outcome = 0;
-  do {
-    outcome = call();
-  } while (outcome < 0 && errno == EINTR);
-  return outcome;
-}
-
-}  // namespace
-
 Error ErrnoError(std::string_view what, int error_number) {
   Code code = Code::kUnavailable;
   switch (error_number) {
@@ -95,7 +82,8 @@ Status EndTornLine(const Fd& file, const std::string& path) {
   const off_t size = ::lseek(reader.get(), 0, SEEK_END);
   if (size <= 0) return Ok();
   char last = '\n';
-  if (::pread(reader.get(), &last, 1, size - 1) != 1) return ErrnoError("read " + path, errno);
+  if (WithoutInterrupts([&] { return ::pread(reader.get(), &last, 1, size - 1); }) != 1)
+    return ErrnoError("read " + path, errno);
   return last == '\n' ? Ok() : WriteAll(file, path, std::as_bytes(std::span("\n", 1)));
 }
 

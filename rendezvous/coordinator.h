@@ -261,6 +261,7 @@ class Coordinator final : public JobCoordinator {
     std::map<std::string, bool> running;  // by member: whether its program has not ended
   };
   std::optional<Ending> ending_;
+  bool programs_started_again_ = false;  // a program failed after the last step
   bool stop_requested_ = false;
   bool ended_ = false;
   int32_t exit_code_ = 0;  // for agents that connect after the end

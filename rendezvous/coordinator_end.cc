@@ -15,10 +15,14 @@ namespace ringmaster::rendezvous {
 namespace {
 
 constexpr int32_t kSignalled = 128;  // exit codes from here on are those of signals
+// After this time a program whose agent is not heard counts as lost.
+constexpr Duration kLostProgram = seconds(300);
 
 }  // namespace
 
 void Coordinator::AwaitPrograms(const Done& done, Time now) {
+  if (done.saved) report_.checkpoint_step = std::max(report_.checkpoint_step, done.step);
+  newest_step_ = std::max(newest_step_, done.step);
   const bool adopted = current_.generation == 0;
   if (!adopted && CurrentBroken()) {
     // A member was lost after the last step, when no program knew of the end yet. The others write the
@@ -90,10 +94,12 @@ void Coordinator::StartProgramsAgain(Time now) {
   AddEvent(EventKind::kOther,
            "the programs start again, to do from the newest checkpoint what follows the last step");
   CountWithoutProgress();
+  programs_started_again_ = true;
+  const auto running = std::move(ending_->running);
   ending_.reset();
   std::vector<Peer*> late;  // their trainers may have joined after the last step
   for (auto& [agent, peer] : peers_) {
-    if (peer.member.empty()) {
+    if (!running.contains(peer.member)) {
       late.push_back(&peer);
       continue;
     }
@@ -116,6 +122,14 @@ void Coordinator::CheckPrograms(Time now) {
     report_.done->finished = false;
     End(GangPhase::kStopped, 0, "stopped on request, before the programs had ended");
     return;
+  }
+  // Not every backend reports the end of a pod.
+  for (auto& [agent, peer] : peers_) {
+    const auto program = ending_->running.find(peer.member);
+    if (program == ending_->running.end() || !program->second) continue;
+    if (peer.lost_at == kNever || now < peer.lost_at + kLostProgram) continue;
+    OnProgramEnded(peer, Down{peer.member, "eof", 0, "its agent cannot be reached"}, now);
+    return;  // peers_ may have changed
   }
   const auto runs = [](const auto& program) { return program.second; };
   if (now < ending_->due || std::ranges::any_of(ending_->running, runs)) return;

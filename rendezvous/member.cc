@@ -275,6 +275,7 @@ void MemberCore::OnTerminate(Time now) {
 void MemberCore::OnExit(const Exit& exit, Time now) {
   if (exit.after_program && options_.after_loop) return BeginAfterLoop(exit, now);
   if (stage_ == Stage::kAfterLoop) {
+    finished_ = exit.finished;
     // A job that has ended otherwise does not wait for the program.
     if (trainer_ == Trainer::kNone || !exit.finished)
       Finish(exit.code == 0 ? end_code_ : exit.code, exit.reason);
@@ -295,7 +296,7 @@ void MemberCore::OnExit(const Exit& exit, Time now) {
 
 void MemberCore::BeginAfterLoop(const Exit& exit, Time now) {
   if (exit_received_) return;
-  exit_received_ = finished_ = true;
+  exit_received_ = true;  // only the last Exit says that the work of the job is done
   if (trainer_ != Trainer::kRunning) {
     Finish(0, exit.reason);
     return;
@@ -332,7 +333,9 @@ void MemberCore::OnProgramEnd(int32_t exit_code, Time now) {
   ended_at_ = now;
   end_code_ = exit_code;
   end_reason_ = "the program has ended";
-  deadline_ = now + options_.answer_grace;
+  // The coordinator answers when the last program has ended, and all began their time together.
+  deadline_ =
+      *options_.after_loop == Duration::zero() ? kNever : now + *options_.after_loop + options_.answer_grace;
 }
 
 // The agent exits with `code` when its trainer has ended, at the latest at `deadline`.

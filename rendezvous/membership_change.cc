@@ -96,7 +96,7 @@ bool Coordinator::AwaitsMember() const {
 }
 
 bool Coordinator::WantsBoundary() const {
-  if (!active_ || current_.stop) return false;
+  if (!active_ || current_.stop || ending_) return false;
   if (stop_requested_) return true;
   const auto size = static_cast<int32_t>(current_.members.size());
   const auto [joining, leaving_joiners, staying, leaving] = usable_;

@@ -147,7 +147,7 @@ bool ProgramCoordinator::CheckRunning(Time now) {
   }
   if (failed) return CheckFailures(now);
   failure_seen_ = incident_due_ = kNever;
-  if (!missing.empty()) {
+  if (!missing.empty() && !stop_requested_) {
     // The reports of the other agents may be on their way, also when their agents are heard again.
     if (AwaitsEnd()) {
       ranks_due_ = kNever;

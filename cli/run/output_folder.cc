@@ -80,9 +80,7 @@ Result<Fd> TakeLock(const std::string& folder, const std::string& name, const st
   const std::string path = folder + "/" + name;
   Fd lock = OpenFile(path, O_RDWR | O_CREAT, 0644);
   if (!lock.valid()) return Unusable(folder, ErrnoError("open " + path, errno).message, kRemedy);
-  int outcome = 0;
-  while ((outcome = ::flock(lock.get(), LOCK_EX | LOCK_NB)) != 0 && errno == EINTR) {
-  }
+  const int outcome = WithoutInterrupts([&] { return ::flock(lock.get(), LOCK_EX | LOCK_NB); });
   if (outcome != 0 && errno == EWOULDBLOCK) {
     auto owner = ReadFile(path, 64);
     return Unusable(
@@ -93,7 +91,8 @@ Result<Fd> TakeLock(const std::string& folder, const std::string& name, const st
     log::Warn("{}: the file system has no locks ({}): another run in the folder would not be noticed", folder,
               std::strerror(errno));
   const std::string pid = std::to_string(::getpid());
-  if (::ftruncate(lock.get(), 0) != 0 || ::pwrite(lock.get(), pid.data(), pid.size(), 0) < 0)
+  if (WithoutInterrupts([&] { return ::ftruncate(lock.get(), 0); }) != 0 ||
+      WithoutInterrupts([&] { return ::pwrite(lock.get(), pid.data(), pid.size(), 0); }) < 0)
     return Unusable(folder, ErrnoError("write " + path, errno).message, kRemedy);
   return lock;
 }

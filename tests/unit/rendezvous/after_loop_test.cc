@@ -119,6 +119,23 @@ TEST_F(AfterLoopTest, AConnectionThatIsLostMeanwhileChangesNothing) {
   EXPECT_EQ(phase(), GangPhase::kFinished);
 }
 
+TEST_F(AfterLoopTest, AProgramWhoseAgentDoesNotComeBackIsLost) {
+  Finish({1, 2});
+  On(AgentDisconnected{2});
+  End(1, 0);
+  EXPECT_EQ(phase(), GangPhase::kActive);
+  Pass(seconds(301));
+  EXPECT_EQ(phase(), GangPhase::kFinished) << "the first rank has done its work";
+}
+
+TEST_F(AfterLoopTest, NewLimitsWaitForNoBoundary) {
+  Finish({1, 2});
+  On(SetLimits{1, 1, 1});
+  EXPECT_GT(coordinator_->next_wakeup(), now_ + milliseconds(1));
+  Pass(seconds(100));
+  EXPECT_GT(coordinator_->next_wakeup(), now_) << "a time in the past would wake the server again and again";
+}
+
 TEST_F(AfterLoopTest, ALossBeforeAnyProgramKnowsOfTheEndIsAMembershipChange) {
   Train({1, 2});
   On(AgentDisconnected{1});
@@ -218,6 +235,23 @@ TEST_F(ProgramOfAgentTest, ItsExitCodeIsThatOfTheAgent) {
   ASSERT_NE(Find<ExitAgent>(ended), nullptr) << "the coordinator does not answer";
   EXPECT_EQ(Find<ExitAgent>(ended)->code, 3);
   EXPECT_FALSE(Find<ExitAgent>(ended)->finished);
+}
+
+TEST_F(ProgramOfAgentTest, WaitsWhileTheProgramsOfOthersMayRun) {
+  Train(seconds(1800));
+  On(TrainerReaped{0});
+  now_ += seconds(1800);
+  EXPECT_EQ(Find<ExitAgent>(On(Tick{})), nullptr) << "rank 0 may export as long";
+}
+
+TEST_F(ProgramOfAgentTest, AStopAfterTheLoopIsNotTheEndOfTheWork) {
+  for (const bool ends : {true, false}) {
+    Train(seconds(1800));
+    if (ends) On(TrainerReaped{0});
+    const auto ended = On(FromCoordinator{Exit{0, "stopped on request", false}});
+    ASSERT_NE(Find<ExitAgent>(ended), nullptr);
+    EXPECT_FALSE(Find<ExitAgent>(ended)->finished);
+  }
 }
 
 TEST_F(ProgramOfAgentTest, AProgramThatDoesNotEndIsKilled) {
