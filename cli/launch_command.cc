@@ -56,8 +56,10 @@ void PrintCode(const launch::CodeFolder& code, const launch::CodeArchive& archiv
     Print(stderr, "  not sent: {} ({})\n", left_out.path, left_out.why);
 }
 
-// Packs the working folder, and sets the name of its ConfigMap in the request.
-Result<Json> PackWorkingFolder(launch::LaunchRequest* request) {
+// Packs the working folder, and sets the name of its ConfigMap in the request. The user owns the ConfigMap
+// that a dry run prints, so it gets a name that no submitted job ever uses: `cancel` of such a job would
+// delete it.
+Result<Json> PackWorkingFolder(bool dry_run, launch::LaunchRequest* request) {
   RM_ASSIGN(const launch::CodeFolder code, launch::ReadCode("."));
   if (code.files.empty())
     return Error{Code::kInvalid,
@@ -73,7 +75,8 @@ Result<Json> PackWorkingFolder(launch::LaunchRequest* request) {
                                      ": not among the files that are sent; start in the folder that "
                                      "contains it, make sure that git does not ignore it, or pass "
                                      "--no-code if the image has it"};
-  RM_ASSIGN(const launch::CodeArchive archive, launch::PackCode(code));
+  RM_ASSIGN(launch::CodeArchive archive, launch::PackCode(code));
+  if (dry_run) archive.name = request->name + "-" + archive.name;
   PrintCode(code, archive);
   request->code = archive.name;
   return launch::CodeConfigMap(archive);
@@ -121,7 +124,7 @@ Result<int> Launch(LaunchFlags flags) {
                  "and PyTorch; the code of this folder is sent with the job. --local needs none"};
   Json code;
   if (!flags.no_code) {
-    RM_ASSIGN(code, PackWorkingFolder(&request));
+    RM_ASSIGN(code, PackWorkingFolder(flags.dry_run, &request));
   }
   RM_ASSIGN(api::TrainingJob job,
             ParseManifest("ringmaster launch", api::YamlText(launch::LaunchJob(request)), sets, 0));
@@ -200,8 +203,9 @@ void AddLaunch(CLI::App& app, int& exit_code) {
       ->expected(-1);
   AddJobFlags(*command, *flags);
   auto* const local = command->add_flag("--local", flags->local, "Run on this machine, as `ringmaster run`");
-  auto* const dry_run = command->add_flag("--dry-run", flags->dry_run,
-                                          "Print the manifest, for `ringmaster run` and `kubectl apply`");
+  auto* const dry_run =
+      command->add_flag("--dry-run", flags->dry_run,
+                        "Print the manifest, for `ringmaster run` and `kubectl apply --server-side`");
   command->add_flag("--detach,-d", flags->detach, "Do not follow the job on the cluster")
       ->excludes(local)
       ->excludes(dry_run);

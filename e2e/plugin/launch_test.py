@@ -105,8 +105,17 @@ class LaunchOnCluster(PluginCase):
         self.assertEqual(launched.returncode, 0, notes)
         self.cluster.apply_text(printed)
         self.rig.wait_phase(self.name, "Running")
+        applied = re.search(r"as ([a-z]+-ringmaster-code-[0-9a-f]{20})\n", notes)[1]
+        # A later job with the same code sends its own ConfigMap, and its end does not delete the applied one.
+        launched = self.launch("--name", "later", "--kind", "none", "--detach", "--", "train.py")
+        _, notes = launched.communicate(timeout=60)
+        self.assertEqual(launched.returncode, 0, notes)
+        self.assertNotIn("not sent again", notes)
         sent = re.search(r"as (ringmaster-code-[0-9a-f]{20})\n", notes)[1]
-        self.assertIn(sent, [code["metadata"]["name"] for code in self.codes()])
+        self.assertEqual(applied, f"{self.name}-{sent}")
+        self.plugin("cancel", "later")
+        self.cluster.wait(lambda: sent not in [code["metadata"]["name"] for code in self.codes()], "the code is gone")
+        self.assertIn(applied, [code["metadata"]["name"] for code in self.codes()])
 
 
 if __name__ == "__main__":
