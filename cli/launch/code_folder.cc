@@ -21,9 +21,9 @@ namespace fs = std::filesystem;
 
 constexpr size_t kIgnoreFileBytes = size_t{1} << 20;
 // Folders that programs create again, or that belong to this machine.
-constexpr std::array<std::string_view, 11> kGeneratedFolders = {
-    ".git", ".hg",         "__pycache__", ".ipynb_checkpoints", ".mypy_cache",   ".pytest_cache",
-    ".tox", ".ruff_cache", ".cache",      "node_modules",       "ringmaster-out"};
+constexpr std::array<std::string_view, 10> kGeneratedFolders = {
+    ".hg",         "__pycache__", ".ipynb_checkpoints", ".mypy_cache",   ".pytest_cache", ".tox",
+    ".ruff_cache", ".cache",      "node_modules",       "ringmaster-out"};
 
 bool IsGenerated(const fs::path& path, std::string_view name) {
   if (std::find(kGeneratedFolders.begin(), kGeneratedFolders.end(), name) != kGeneratedFolders.end())
@@ -61,6 +61,22 @@ fs::path UserIgnoreFile() {
   return file;
 }
 
+// Returns the folder with info/exclude. In a worktree and in a submodule, .git is a file with the path of
+// another folder; that of a worktree names the common folder of all worktrees of the repository.
+fs::path GitFolder(const fs::path& root) {
+  const auto first_line = [](const fs::path& file) {
+    std::string text = TextOf(file);
+    text.resize(std::min(text.find_first_of("\r\n"), text.size()));
+    return text;
+  };
+  constexpr std::string_view kElsewhere = "gitdir: ";
+  fs::path git = root / ".git";
+  if (const std::string line = first_line(git); line.starts_with(kElsewhere))
+    git = root / line.substr(kElsewhere.size());
+  if (const std::string common = first_line(git / "commondir"); !common.empty()) git /= common;
+  return git;
+}
+
 Error TooMuch(const std::string& folder, const std::string& what) {
   return {Code::kInvalid,
           fmt::format("{}: {}, too much to send with a job; list data and results in .gitignore, start in "
@@ -95,7 +111,7 @@ class Reader {
       if (above == above.parent_path()) break;
     }
     rules_.Add("", TextOf(UserIgnoreFile()));
-    rules_.Add("", TextOf(root_ / ".git/info/exclude"));
+    rules_.Add("", TextOf(GitFolder(root_) / "info/exclude"));
     fs::path at = root_;
     for (const fs::path& name : folder_.lexically_relative(root_)) {
       if (name == ".") break;
@@ -129,6 +145,7 @@ class Reader {
   Status Take(const fs::directory_entry& entry) {
     const fs::path& path = entry.path();
     const std::string name = path.filename().string();
+    if (name == ".git") return Ok();  // a folder, or the file of a worktree or a submodule
     const std::string shown = Below(folder_, path);
     std::error_code error;
     const fs::file_status status = entry.symlink_status(error);

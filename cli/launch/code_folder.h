@@ -33,8 +33,9 @@ struct CodeFolder {
 inline constexpr size_t kMostFiles = 5000;
 inline constexpr int64_t kMostBytes = int64_t{64} << 20;
 
-// Honours .gitignore files from the root of the repository down, .git/info/exclude, and the ignore file of
-// the user. Errors: kInvalid with the remedy if git ignores the folder itself, or the bounds are exceeded.
+// Honours .gitignore files from the root of the repository down, info/exclude of the repository, and the
+// ignore file of the user. Errors: kInvalid with the remedy if git ignores the folder itself, or the bounds
+// are exceeded.
 Result<CodeFolder> ReadCode(const std::string& folder);
 
 }  // namespace ringmaster::cli::launch

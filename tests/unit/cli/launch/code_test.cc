@@ -68,6 +68,39 @@ TEST_F(Code, LeavesOutWhatGitIgnoresAndSecrets) {
   EXPECT_NE(ignored.error().message.find("git ignores this folder"), std::string::npos);
 }
 
+TEST_F(Code, LeavesOutCredentialsOfTools) {
+  for (const char* path : {"train.py", "credentials.py", "gcp-Credentials.json", "client_secret_1.json",
+                           "kaggle.json", ".docker/config.json", "infra/terraform.tfstate",
+                           "infra/terraform.tfstate.backup", "infra/prod.tfvars", "infra/main.tf"})
+    folder_.Write(path, "text");
+  const auto code = ReadCode(folder_.path());
+  ASSERT_TRUE(code.ok());
+  EXPECT_EQ(PathsOf(*code), (std::set<std::string>{"credentials.py", "infra/main.tf", "train.py"}));
+  EXPECT_EQ(
+      LeftOutOf(*code),
+      (std::set<std::string>{".docker/", "client_secret_1.json", "gcp-Credentials.json", "infra/prod.tfvars",
+                             "infra/terraform.tfstate", "infra/terraform.tfstate.backup", "kaggle.json"}));
+}
+
+TEST_F(Code, AWorktreeAndASubmoduleHaveTheExcludesOfTheirRepository) {
+  home_.Write("repository/.git/info/exclude", "*.x\n");
+  home_.Write("repository/.git/worktrees/tree/commondir", "../..\n");
+  home_.Write("repository/.git/modules/sub/info/exclude", "*.y\n");
+  for (const char* path : {"train.py", "a.x", "a.y", "vendor/lib.py"}) folder_.Write(path, "text");
+  folder_.Write("vendor/.git", "gitdir: ../../elsewhere\n");
+  folder_.Write(".git", "gitdir: " + home_.path() + "/repository/.git/worktrees/tree\n");
+  auto code = ReadCode(folder_.path());
+  ASSERT_TRUE(code.ok());
+  EXPECT_EQ(PathsOf(*code), (std::set<std::string>{"a.y", "train.py", "vendor/lib.py"}));
+  EXPECT_TRUE(code->left_out.empty());
+  const fs::path module = fs::path(home_.path()) / "repository/.git/modules/sub";
+  folder_.Write(".git",
+                "gitdir: " + module.lexically_relative(fs::canonical(folder_.path())).string() + "\n");
+  code = ReadCode(folder_.path());
+  ASSERT_TRUE(code.ok());
+  EXPECT_EQ(PathsOf(*code), (std::set<std::string>{"a.x", "train.py", "vendor/lib.py"}));
+}
+
 TEST_F(Code, LinksStayInTheFolder) {
   folder_.Write("sub/a.py", "x");
   fs::create_symlink("sub/a.py", folder_.path() + "/inside");
