@@ -65,12 +65,11 @@ Result<Json> PackWorkingFolder(bool dry_run, launch::LaunchRequest* request) {
     return Error{Code::kInvalid,
                  "the working folder has no file to send; start in the folder of the program, "
                  "or pass --no-code with an image that has it"};
-  const std::string script = launch::ScriptOf(request->command);
+  const std::string script = launch::ScriptInFolder(request->command);
   const auto is_script = [&](const launch::CodeFile& file) {
     return file.path == script || "./" + file.path == script;
   };
-  if (!script.empty() && !script.starts_with('/') &&
-      std::none_of(code.files.begin(), code.files.end(), is_script))
+  if (!script.empty() && std::none_of(code.files.begin(), code.files.end(), is_script))
     return Error{Code::kInvalid, script +
                                      ": not among the files that are sent; start in the folder that "
                                      "contains it, make sure that git does not ignore it, or pass "

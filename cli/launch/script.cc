@@ -64,6 +64,13 @@ std::string ScriptOf(const std::vector<std::string>& command) {
   return {};
 }
 
+std::string ScriptInFolder(const std::vector<std::string>& command) {
+  std::string script = ScriptOf(command);
+  const bool is_word = std::find(command.begin(), command.end(), script) != command.end();
+  if (!is_word || script.starts_with('/') || script.find_first_of(" \t\n;&|") != script.npos) return {};
+  return script;
+}
+
 std::string ReadScript(const std::vector<std::string>& command) {
   const std::string script = ScriptOf(command);
   if (script.empty()) return {};

@@ -22,6 +22,11 @@ std::vector<std::string> WithInterpreter(std::vector<std::string> command);
 // Returns the path of the Python script or module in the command; empty if there is none.
 std::string ScriptOf(const std::vector<std::string>& command);
 
+// Returns the script if it must be among the files of the working folder: a word of the command with a
+// relative path. The image may have a module of `python3 -m`, and a line for a shell may create its script.
+// Otherwise empty.
+std::string ScriptInFolder(const std::vector<std::string>& command);
+
 // Returns the text of ScriptOf(command); empty if it cannot be read.
 std::string ReadScript(const std::vector<std::string>& command);
 

@@ -132,6 +132,16 @@ TEST(Script, IsFoundInTheCommand) {
   EXPECT_EQ(NameFor({"_"}), "job");
 }
 
+TEST(Script, OnlyAWordOfTheCommandMustBeInTheFolder) {
+  EXPECT_EQ(ScriptInFolder({"python3", "-u", "a/train.py", "b.py"}), "a/train.py");
+  EXPECT_EQ(ScriptInFolder({"torchrun", "./train.py"}), "./train.py");
+  EXPECT_EQ(ScriptInFolder({"python3", "/opt/train.py"}), "");
+  EXPECT_EQ(ScriptInFolder({"python3", "-m", "package.in.image"}), "");
+  EXPECT_EQ(ScriptInFolder({"bash", "-c", "pip install -r r.txt && python3 train.py"}), "");
+  EXPECT_EQ(ScriptInFolder({"bash", "-c", "cd a;./train.py"}), "");
+  EXPECT_EQ(ScriptInFolder({"./a.out"}), "");
+}
+
 TEST(CommandLine, MarksWhereTheProgramBegins) {
   const auto takes_value = [](const std::string& flag) { return flag == "--workers" || flag == "-n"; };
   struct Case {
