@@ -16,6 +16,7 @@ import os
 import re
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Union
@@ -78,15 +79,16 @@ class Job:
                 raise TimeoutError(f"{self.name} has not ended within {timeout} s")
 
     def logs(self, follow: bool = False) -> Iterator[str]:
-        """Yields the lines of rank 0, without their ends. `follow`: also those to come, until the job ends."""
+        """Yields the lines of rank 0, without their ends. `follow`: also those to come, until the job ends.
+        Errors: Error with what the command line says, as for a job that does not exist."""
         if not follow:
             yield from _call(_command("logs", self.name, "--rank", "0", "--tail", "-1", *self._flags)).stdout.splitlines()
             return
-        with subprocess.Popen(
+        with tempfile.TemporaryFile("w+", errors="replace") as notes, subprocess.Popen(
             _command("attach", self.name, *self._flags),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=notes,
             text=True,
             errors="replace",
         ) as attached:
@@ -94,6 +96,9 @@ class Job:
             try:
                 for line in attached.stdout:
                     yield line.rstrip("\n")
+                if attached.wait() not in (0, 1):  # 1: the job failed
+                    notes.seek(0)
+                    raise Error(notes.read().strip() or f"ringmaster attach ended with {attached.returncode}")
             finally:
                 attached.terminate()
 
@@ -208,7 +213,7 @@ def submit(
             words += [flag, str(value)]
     program = [*flags, "--", *command, *map(str, arguments)]
     if local:
-        manifest = _call(_command(*words, "--dry-run", "--no-code", *program), folder=folder).stdout
+        manifest = _call(_command(*words, "--dry-run", "--local", *program), folder=folder).stdout
         found = re.search(r'^metadata:\n(?:  .*\n)*?  name: "?([a-z0-9-]+)', manifest, re.MULTILINE)
         assert found, manifest
         return _LocalJob(found.group(1), _command(*words, "--local", *program), folder)
