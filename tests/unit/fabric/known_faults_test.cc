@@ -47,6 +47,22 @@ TEST(KnownFaults, APortThatUcxMayNotUseDoesNotCount) {
     EXPECT_TRUE(Find(13, {kSoft}, {{"UCX_NET_DEVICES", with}}).refusal) << with;
 }
 
+TEST(KnownFaults, APortNextToAHealthyOneIsAWarning) {
+  const RdmaPort healthy = {"mlx5_0:1", true, true, true};
+  for (const auto& ports : {std::vector{kSoft, healthy}, std::vector{healthy, kSoft}}) {
+    const KnownFaults found = Find(18, ports);
+    EXPECT_FALSE(found.refusal);
+    ASSERT_EQ(found.warnings.size(), 1u);
+    EXPECT_TRUE(found.warnings[0].starts_with("UCX 1.18.0 cannot connect over the RDMA port rxe0:1: "))
+        << found.warnings[0];
+  }
+  EXPECT_TRUE(Find(18, {kSoft, healthy}, {{"UCX_NET_DEVICES", "mlx5_0:1"}}).warnings.empty());
+  EXPECT_TRUE(Find(18, {kSoft, healthy}, {{"UCX_NET_DEVICES", "rxe0:1"}}).refusal);
+  const KnownFaults both = Find(18, {kSoft, {"rxe1:1", false, true, true}});
+  ASSERT_TRUE(both.refusal);
+  EXPECT_NE(both.refusal->find("rxe0:1, rxe1:1"), std::string::npos);
+}
+
 TEST(KnownFaults, AVersionThatDiesWithAPeerIsNamed) {
   const RdmaPort port = {"mlx5_0:1", true, false, false};
   const KnownFaults found = Find(13, {port});

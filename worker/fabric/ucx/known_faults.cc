@@ -102,18 +102,26 @@ KnownFaults FindKnownFaults(std::pair<unsigned, unsigned> version, const std::st
   if (!MayUseRdma(variables("UCX_TLS").value_or(""))) return found;
   const std::string devices = variables("UCX_NET_DEVICES").value_or("");
   const bool chosen = variables("UCX_IB_GID_INDEX").value_or("auto") != "auto";
-  std::string used;
+  std::string used, broken;
+  bool healthy = false;
   for (const RdmaPort& port : ports) {
     if (!MayUsePort(devices, port.name)) continue;
     used += (used.empty() ? "" : ", ") + port.name;
-    if (version < kDistinguishesIpv4 && port.ethernet && port.ipv4 && !port.nvidia && !chosen &&
-        !found.refusal)
-      found.refusal = fmt::format(
-          "UCX {} cannot connect over the RDMA port {}: before 1.19 it drops packets with IPv4 addresses on "
-          "devices of other vendors than NVIDIA; install UCX 1.19 or newer, set UCX_IB_GID_INDEX to the "
-          "index "
-          "of an IPv6 address (/sys/class/infiniband/*/ports/*/gids), or disable RDMA by UCX_TLS=^ib",
-          text, port.name);
+    if (version < kDistinguishesIpv4 && port.ethernet && port.ipv4 && !port.nvidia && !chosen)
+      broken += (broken.empty() ? "" : ", ") + port.name;
+    else
+      healthy = true;
+  }
+  if (!broken.empty()) {
+    std::string problem = fmt::format(
+        "UCX {} cannot connect over the RDMA port {}: before 1.19 it drops packets with IPv4 addresses on "
+        "devices of other vendors than NVIDIA; install UCX 1.19 or newer, set UCX_IB_GID_INDEX to the index "
+        "of an IPv6 address (/sys/class/infiniband/*/ports/*/gids), ",
+        text, broken);
+    if (healthy)
+      found.warnings.push_back(problem + "or name the other ports in UCX_NET_DEVICES");
+    else
+      found.refusal = problem + "or disable RDMA by UCX_TLS=^ib";
   }
   if (!used.empty() && version < kSurvivesTimeouts)
     found.warnings.push_back(

@@ -21,7 +21,7 @@ struct RdmaPort {
 };
 
 struct KnownFaults {
-  std::optional<std::string> refusal;  // no connection would ever be established
+  std::optional<std::string> refusal;  // all ports have a fault: no connection would ever be established
   std::vector<std::string> warnings;
 };
 
