@@ -353,6 +353,8 @@ Status Session::Connect() {
   if (!connected.ok()) {
     const std::string& why = connected.error().message;
     if (!fabric_->Unreachable().empty()) unreachable_ = why + "; see UCX_TLS and UCX_NET_DEVICES";
+    // The loaded UCX cannot connect over this machine's ports: a retry does not help.
+    if (connected.error().code == Code::kForbidden) fatal_ = why;
     return connected.error();
   }
   comm_ = std::move(connected).value();
