@@ -3,6 +3,7 @@
 
 import errno
 import os
+import stat
 import sys
 import unittest
 import unittest.mock
@@ -142,6 +143,33 @@ class Dcp(Case):
         other, _ = build(seed=2)
         ringmaster.torch.dcp.load(folder, model=other)
         self.assertEqual(values(other), before)
+
+    def test_a_save_that_ends_after_metadata_was_replaced_leaves_the_new_checkpoint(self):
+        """The folder cannot be synced, or the user presses Ctrl-C."""
+        real = os.fsync
+        for error in (OSError(errno.EIO, os.strerror(errno.EIO)), KeyboardInterrupt()):
+            folder = self.folder()
+            ringmaster.torch.dcp.save(folder, model=constant(1.0))
+
+            def fsync(file, error=error):
+                if stat.S_ISDIR(os.stat(file).st_mode):
+                    raise error
+                real(file)
+
+            with self.subTest(type(error).__name__), unittest.mock.patch("os.fsync", fsync):
+                with self.assertRaises(BaseException):
+                    ringmaster.torch.dcp.save(folder, model=constant(2.0))
+            model = constant(0.0)
+            ringmaster.torch.dcp.load(folder, model=model)
+            self.assertEqual(float(model.bias[0].detach()), 2.0)
+
+    def test_a_save_that_cannot_replace_metadata_leaves_the_checkpoint_before_it(self):
+        folder = self.folder()
+        ringmaster.torch.dcp.save(folder, model=constant(1.0))
+        files = sorted(os.listdir(folder))
+        with unittest.mock.patch("os.replace", side_effect=OSError(errno.EACCES, os.strerror(errno.EACCES))):
+            self.fails(f"{folder} cannot be written", ringmaster.torch.dcp.save, folder, model=constant(2.0))
+        self.assertEqual(sorted(os.listdir(folder)), files)
 
     def test_a_program_without_ringmaster_reads_it(self):
         folder = self.folder()

@@ -51,7 +51,8 @@ def save(folder: Path, *, model: torch.nn.Module, optimizer: Optional[Optimizers
         with _alone():
             dcp.save(state, storage_writer=writer, no_dist=True)  # type: ignore[attr-defined, unused-ignore]
     except BaseException as error:  # CheckpointException is not an Exception
-        _remove(folder, writer.is_mine)
+        if not writer.fs.replaced:  # else .metadata may name the new files
+            _remove(folder, writer.is_mine)
         causes = [cause for cause, _ in getattr(error, "failures", {}).values() if isinstance(cause, OSError)]
         if causes or isinstance(error, OSError):
             raise Error(f"{folder} cannot be written: {causes[0] if causes else error}") from None
@@ -85,12 +86,19 @@ def load(folder: Path, *, model: torch.nn.Module, optimizer: Optional[Optimizers
 class _Files(FileSystem):
     """Replaces a file at once, where PyTorch removes it first."""
 
+    replaced = False  # whether .metadata may be the new one
+
     def rm_file(self, path: Path) -> None:
         if not os.fspath(path).endswith(_METADATA):
             super().rm_file(path)
 
     def rename(self, path: Path, new_path: Path) -> None:
-        os.replace(path, new_path)
+        self.replaced = True  # before, because Ctrl-C may come right after the replacement
+        try:
+            os.replace(path, new_path)
+        except OSError:
+            self.replaced = False
+            raise
         folder = os.open(os.path.dirname(new_path), os.O_RDONLY)
         try:
             os.fsync(folder)
