@@ -13,7 +13,7 @@ import torch.utils.data
 from torch.utils.data import DataLoader
 
 import ringmaster.torch as rm
-from ringmaster.torch import _evaluation
+from ringmaster.torch import _evaluation, _loaders
 
 SIZE = 22  # samples; the last step of an epoch has 6 of 8
 X = torch.arange(SIZE * 3.0).reshape(SIZE, 3)
@@ -123,6 +123,17 @@ class Loaders(Case):
             for part in (range(10), range(1, 11))
         ]
         self.assertNotEqual(*(run._stamp(source, 0) for source in sources))
+        run.close()
+
+    def test_an_order_is_hashed_once_per_epoch(self):
+        run, _ = start()
+        order = run._cached_source(DataLoader(Numbers(), batch_size=2, sampler=Odd()), None, 0).order
+        first = [order.stamp(epoch) for epoch in range(3)]
+        self.assertEqual(len(set(first)), 3)
+        with unittest.mock.patch.object(_loaders._native, "hash_bytes") as hashed:
+            self.assertEqual([order.stamp(epoch) for epoch in (1, 2, 1)], [first[1], first[2], first[1]])
+        hashed.assert_not_called()
+        self.assertEqual(order.stamp(0), first[0], "it is drawn again")
         run.close()
 
     def test_a_stream_and_its_collate_function(self):

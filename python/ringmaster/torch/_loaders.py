@@ -28,19 +28,26 @@ class Order(_data.Order):
         self._seed = seed
         self._generators = _generators.find([("sampler", sampler)], _generators.ignored_of(()))
         self._epochs: Dict[int, List[int]] = {}
+        self._stamps: Dict[int, int] = {}  # of the same epochs
 
     def __call__(self, epoch: int) -> Sequence[int]:
         if type(self._sampler) is SequentialSampler:
             return range(self.size)
         if epoch not in self._epochs:
             if len(self._epochs) > 1:
-                del self._epochs[min(self._epochs)]
+                oldest = min(self._epochs)
+                del self._epochs[oldest]
+                self._stamps.pop(oldest, None)
             self._epochs[epoch] = self._draw(epoch)
         return self._epochs[epoch]
 
     def stamp(self, epoch: int) -> int:
         order = self(epoch)
-        return 0 if isinstance(order, range) else _native.hash_bytes(repr(order).encode()) & _data.STAMP_MASK
+        if isinstance(order, range):
+            return 0
+        if epoch not in self._stamps:  # each step asks, and the order of an epoch may be long
+            self._stamps[epoch] = _native.hash_bytes(repr(order).encode()) & _data.STAMP_MASK
+        return self._stamps[epoch]
 
     def _draw(self, epoch: int) -> List[int]:
         number = _native.random_seed(self._seed, epoch, _EPOCHS)
