@@ -176,17 +176,19 @@ class Evaluations(Case):
     def evaluate(self, rank, world, dataset=X, **options):
         """Returns the evaluation of one of several workers, which has seen its batches, and what its code drew."""
         run, _ = start()
+        generator = run.rng("python")
+        run._find_generators()
         run.rank, run.world, run._in_loop = rank, world, True
         run._step = unittest.mock.Mock(number=7, _iterated=False, _committed=False, _interrupted=False)
         evaluation = run.evaluate(dataset, **{"batch_size": 3, **options})
         drawn = []
         for batch in evaluation:
             x = batch[0] if isinstance(batch, (list, tuple)) else batch
-            drawn.append((evaluation._batch, x.tolist(), float(torch.rand(1))))
+            drawn.append((evaluation._batch, x.tolist(), float(torch.rand(1)), generator.random()))
             evaluation.add(loss=x.double().mean() * 0.1, count=len(x))
             evaluation.collect({"rows": x, "name": "batch"})
         run.close()
-        return evaluation, drawn, float(torch.rand(1))
+        return evaluation, drawn, (float(torch.rand(1)), generator.random())
 
     def results(self, world, **options):
         """Returns what the workers get, and what they drew. Their exchanges are played: each gets what all have given."""
@@ -224,6 +226,26 @@ class Evaluations(Case):
                 self.assertEqual(again, sums * world)
                 self.assertEqual([[str(row) for row in of] for of in rows], [[str(row) for row in collected[0]]] * world)
                 self.assertEqual((others, end), (drawn, after))
+
+    def test_what_the_loop_draws_does_not_depend_on_the_processes_that_read(self):
+        alone = self.evaluate(0, 1, DataLoader(Numbers(), batch_size=3))[1:]
+        self.assertEqual(self.evaluate(0, 1, DataLoader(Numbers(), batch_size=3, num_workers=2))[1:], alone)
+
+    def test_a_generator_that_is_state_stays_as_it_is(self):
+        class Noisy(Numbers):
+            def __init__(self, generator):
+                self.generator = generator
+
+            def __getitem__(self, index):
+                return index
+
+        run, _ = start()
+        generator = torch.Generator().manual_seed(1)
+        run.register(generator=generator)
+        before = generator.get_state()
+        self.assertEqual(len(list(run.evaluate(Noisy(generator), batch_size=4))), 6)
+        self.assertTrue(torch.equal(generator.get_state(), before))
+        run.close()
 
     def test_large_values_are_exchanged_in_parts(self):
         (_, collected), _, _ = self.results(2, dataset=torch.arange(100_000.0).reshape(2, -1), batch_size=1)

@@ -81,12 +81,18 @@ class _Fetcher(torch.utils.data.Dataset[Any]):
     """Maps the key of a micro-batch to its batch; runs in the processes that read ahead."""
 
     def __init__(
-        self, dataset: Any, collate: Callable[[List[Any]], Any], seeder: "Seeder", micro_batches: int
+        self,
+        dataset: Any,
+        collate: Callable[[List[Any]], Any],
+        seeder: "Seeder",
+        micro_batches: int,
+        ignored: Optional[Callable[[], Set[int]]] = None,
     ) -> None:
+        """ignored: returns the generators that are state, by id; only for a fetcher that runs in the trainer."""
         self._dataset = dataset
         self._collate = collate
         self._seeding = _data.Seeding(seeder, seeder.number, _no_state, micro_batches)
-        self._held = _generators.Held([("dataset", dataset), ("collate", collate)], _no_state)
+        self._held = _generators.Held([("dataset", dataset), ("collate", collate)], ignored or _no_state)
 
     def __getitem__(self, key: _Key) -> Any:
         step, v, indices = key
@@ -202,17 +208,26 @@ def evaluated(
     num_workers: int,
     keys: Sequence[_Key],
     seed: "Seeder",
+    ignored: Callable[[], Set[int]],
 ) -> Iterator[Any]:
-    """Yields the batches of these keys, whose random numbers depend on the key alone."""
+    """Yields the batches of these keys, whose random numbers depend on the key alone. The caller seeds what its loop draws.
+
+    ignored: returns the generators that are state, by id.
+    """
     if isinstance(dataset, torch.utils.data.TensorDataset) and collate is None:
         dataset = dataset.tensors
     if collate is None and num_workers == 0 and _data.is_arrays(dataset, is_array):
         arrays = _data.Arrays(dataset, take)
         for key in keys:
-            seed(key[0], key[1])
             yield arrays.get(*key)
         return
-    fetcher = _Fetcher(dataset, collate or torch.utils.data.default_collate, seed, seed.micro_batches)
+    fetcher = _Fetcher(
+        dataset,
+        collate or torch.utils.data.default_collate,
+        seed,
+        seed.micro_batches,
+        ignored if num_workers == 0 else None,
+    )
     loader: torch.utils.data.DataLoader[Any] = torch.utils.data.DataLoader(
         fetcher,
         sampler=keys,
@@ -221,10 +236,9 @@ def evaluated(
         num_workers=num_workers,
         worker_init_fn=_die_with_parent,
     )
-    for key, batch in zip(keys, loader):
+    for batch in loader:
         if isinstance(batch, _Raised):
             batch.reraise()
-        seed(key[0], key[1])
         yield batch
 
 

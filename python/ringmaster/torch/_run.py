@@ -250,9 +250,13 @@ class Run(_run.Run[Step]):
         ]
 
         def batches() -> Iterator[Tuple[int, Any]]:
-            read = _datasets.evaluated(dataset, collate_fn, num_workers, keys, self._seeder)
+            read = _datasets.evaluated(
+                dataset, collate_fn, num_workers, keys, self._seeder, self._ignored_generators
+            )
             for (_, batch, _), value in zip(keys, read):
                 self.heartbeat()
+                # What the loop draws depends on the batch alone: neither on other batches nor on who read the samples.
+                self._seed_micro_batch(number, batch)
                 yield batch, value
 
         def gather(mine: bytes) -> Optional[List[bytes]]:
