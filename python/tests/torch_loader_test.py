@@ -247,6 +247,28 @@ class Evaluations(Case):
         self.assertTrue(torch.equal(generator.get_state(), before))
         run.close()
 
+    def test_a_loader_that_does_not_read_each_sample_once_is_refused_by_name(self):
+        def loader(**options):
+            return DataLoader(Numbers(), **{"batch_size": 4, **options})
+
+        run, _ = start()
+        for wrong, text in (
+            (loader(sampler=torch.utils.data.SubsetRandomSampler(range(10))), "its sampler, a SubsetRandomSampler, would be ignored"),
+            (loader(sampler=torch.utils.data.RandomSampler(Numbers(), replacement=True)), "its sampler, a RandomSampler"),
+            (loader(sampler=torch.utils.data.RandomSampler(Numbers(), num_samples=9)), "its sampler, a RandomSampler"),
+            (loader(sampler=torch.utils.data.DistributedSampler(Numbers(), 2, 0)), "its sampler, a DistributedSampler"),
+            (loader(sampler=torch.utils.data.SequentialSampler(range(9))), "its sampler, a SequentialSampler"),
+            (loader(drop_last=True), "its drop_last=True"),
+            (loader(worker_init_fn=print), "its worker_init_fn would not be called"),
+        ):
+            with self.subTest(text):
+                self.fails(text, run.evaluate, wrong)
+        self.fails("torch.utils.data.Subset(dataset, indices)", run.evaluate, loader(drop_last=True))
+        self.fails("is a stream", run.evaluate, DataLoader(Stream(), batch_size=2))
+        for right in (loader(), loader(shuffle=True)):
+            self.assertEqual(len(list(run.evaluate(right))), 6)
+        run.close()
+
     def test_large_values_are_exchanged_in_parts(self):
         (_, collected), _, _ = self.results(2, dataset=torch.arange(100_000.0).reshape(2, -1), batch_size=1)
         self.assertTrue(torch.equal(torch.cat([part["rows"] for part in collected[1]]), torch.arange(100_000.0).reshape(2, -1)))

@@ -111,6 +111,26 @@ def parts_of(loader: "DataLoader[Any]", settings: _run.Settings) -> Parts:
     return Parts(loader.dataset, loader.collate_fn, loader.num_workers, order)
 
 
+def check_evaluated(loader: "DataLoader[Any]") -> None:
+    """Errors: the loader reads other samples than each of its dataset once, by name."""
+    if isinstance(loader.dataset, IterableDataset):
+        return  # a stream, which run.evaluate refuses
+    sampler = loader.sampler
+    each_once = type(sampler) is SequentialSampler or (type(sampler) is RandomSampler and not sampler.replacement)
+    if not each_once or len(sampler) != _data.length(loader.dataset):
+        what = f"its sampler, a {type(sampler).__name__}, would be ignored"
+    elif loader.drop_last:
+        what = "its drop_last=True would be ignored"
+    elif loader.worker_init_fn is not None:
+        what = "its worker_init_fn would not be called"
+    else:
+        return
+    raise Error(
+        f"run.evaluate(DataLoader): {what}, since run.evaluate reads each sample of the dataset once. Leave it out; to evaluate some "
+        "samples, pass torch.utils.data.Subset(dataset, indices)"
+    )
+
+
 def _check_batch(
     size: int, drop_last: bool, settings: _run.Settings, refuse: Callable[[str, str], Error]
 ) -> None:

@@ -220,7 +220,7 @@ class Run(_run.Run[Step]):
         """Divides the batches of a dataset among the workers, for an evaluation whose results are exact and equal on all.
 
         dataset: arrays, a map-style dataset, or a DataLoader, whose dataset, collate_fn, batch_size and num_workers are taken. Its
-                 samples come in their order, batch_size at a time.
+                 samples come in their order, batch_size at a time. A loader that leaves samples out or repeats them is refused.
         Call it at the top of a step, before step.micro_batches, on all workers in the same steps, and let its loop run to the end. If
         the step is interrupted, the results are None, and the step is attempted again. Before and after the loop over the steps,
         each worker evaluates all batches. The program puts the model into eval() and back, and uses torch.no_grad().
@@ -229,6 +229,7 @@ class Run(_run.Run[Step]):
             if dataset.batch_size is None or collate_fn is not None or num_workers != 0:
                 raise Error("run.evaluate(DataLoader): it needs a batch_size, and run.evaluate then takes no collate_fn or num_workers")
             batch_size = batch_size or dataset.batch_size
+            _loaders.check_evaluated(dataset)
             dataset, collate_fn, num_workers = dataset.dataset, dataset.collate_fn, dataset.num_workers
         if batch_size is None or batch_size < 1:
             raise Error(f"run.evaluate(batch_size={batch_size}): a batch has at least one sample")
