@@ -132,6 +132,9 @@ Status Publisher::MoveIntoPlace(Temporary* from, const Copy& copy) {
       return from->Remove(files_);
     }
     log::Warn("checkpoint: replacing {}, which is damaged or has another state", to);
+    // A newer attempt may have published it: it takes the folder over despite the lock if this process was
+    // stopped for a while.
+    RM_TRY(CheckOwner(copy));
     RM_TRY(Discard(files_, folder_, copy.step, unique_));
     moved = files_->Rename(from->path(), to);
   }

@@ -9,6 +9,7 @@
 #include <csignal>
 
 #include <thread>
+#include <utility>
 
 #include "tests/unit/checkpoint/forwarding_files.h"
 #include "tests/unit/checkpoint/snapshots.h"
@@ -96,6 +97,41 @@ TEST(TwoAttempts, AtEachChangeOfAPublication) {
     ASSERT_TRUE(loaded.ok()) << loaded.error().message;
     ExpectWhole(*loaded);
   }
+}
+
+// The holder of the lock is declared stuck, and a newer attempt takes the folder over, just before the older
+// attempt moves its checkpoint into place.
+class TakenOverAtMove final : public ForwardingFiles {
+ public:
+  explicit TakenOverAtMove(std::string folder) : folder_(std::move(folder)) {}
+  Status Rename(const std::string& from, const std::string& to) override {
+    if (!std::exchange(taken_, true)) {
+      const auto attempt = TakeFolder(folder_, "newer", milliseconds(1));
+      EXPECT_TRUE(attempt.ok()) << attempt.error().message;
+    }
+    return ForwardingFiles::Rename(from, to);
+  }
+
+ private:
+  const std::string folder_;
+  bool taken_ = false;
+};
+
+// What is in the place of its checkpoint is of the newer attempt, and has another state.
+TEST(TwoAttempts, TheOlderOneDiscardsNothingOfTheNewerOne) {
+  const Folder folder;
+  const std::string older = TakeFolder(folder.path(), "older").value();
+  Copy other = MakeCopy(3);
+  other.state = "of the newer";
+  ASSERT_TRUE(Publisher(&PosixFiles(), folder.path(), 2, "newer", kSmallChunk).Publish(other).ok());
+  Copy copy = MakeCopy(3);
+  copy.attempt = older;
+  copy.state = "of the older";
+  TakenOverAtMove files(folder.path());
+  const Status published = Publisher(&files, folder.path(), 2, "older", kSmallChunk).Publish(copy);
+  ASSERT_FALSE(published.ok());
+  EXPECT_EQ(published.error().code, Code::kGone) << published.error().message;
+  EXPECT_EQ(ReadManifest(folder.path() + "/" + StepName(3))->state, "of the newer");
 }
 
 // Stops the process before change number `at` (from 0), with the locks that it holds.
