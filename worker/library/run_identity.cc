@@ -83,8 +83,11 @@ std::string PlainName(std::string text) {
 }
 
 std::string MembersFingerprint(const Config& config) {
-  std::string text = fmt::format("run={:.8} numerics={} steps={}", RunFingerprint(config),
-                                 numerics::kRevision, config.steps);
+  // Members save together, so all must reach a checkpoint in the same step.
+  const bool saves = !config.checkpoint_folder.value_or("").empty();
+  std::string text =
+      fmt::format("run={:.8} numerics={} steps={} checkpoints={}", RunFingerprint(config),
+                  numerics::kRevision, config.steps, saves ? config.checkpoint_every_steps.value_or(0) : 0);
   size_t begin = 0;
   while (begin < config.fingerprint.size()) {
     const size_t end = std::min(config.fingerprint.find('\n', begin), config.fingerprint.size());

@@ -30,6 +30,14 @@ TEST(PlainName, KeepsTheDifferencesOfLongTexts) {
   EXPECT_NE(PlainName(text + "2"), one);
 }
 
+TEST(MembersFingerprint, NamesTheIntervalOfCheckpoints) {
+  Config config = Model(1, 10);
+  config.checkpoint_every_steps = 5;
+  EXPECT_THAT(MembersFingerprint(config), HasSubstr(" checkpoints=0")) << "there is no folder";
+  config.checkpoint_folder = "/some/folder";
+  EXPECT_THAT(MembersFingerprint(config), HasSubstr(" checkpoints=5"));
+}
+
 TEST(DifferencesFrom, ListsWhatAPersonCanRead) {
   const Config here = Model(3, 10);
   EXPECT_EQ(DifferencesFrom(DescribeTensors(Model(2, 10).tensors), here), "layer.2 is missing");
