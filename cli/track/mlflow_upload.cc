@@ -107,6 +107,11 @@ void MlflowUpload::Add(const rendezvous::ValidationResult& result) {
   if (result.step > known) validations_.push_back(result);
 }
 
+void MlflowUpload::StepsBeginAgain() {
+  steps_.clear();
+  compared_ = saved_.run_id.empty();
+}
+
 std::optional<MlflowUpload::Request> MlflowUpload::Next() {
   stage_ = Stage::kNone;
   if (given_up_ || ended_) return std::nullopt;

@@ -62,8 +62,9 @@ class MlflowUpload {
   // Steps and validations up to the saved ones are ignored. REQUIRES: steps increase.
   void Add(const rendezvous::StepRecord& record);
   void Add(const rendezvous::ValidationResult& result);
-  // The steps that come next begin with the first one again: forgets those that the server does not have.
-  void StepsBeginAgain() { steps_.clear(); }
+  // The steps that come next begin with the first one again: forgets those that wait. Asks the server what it
+  // has, since it may have stored a batch whose response was lost.
+  void StepsBeginAgain();
   void End(MlflowEnd end) { end_ = std::move(end); }
 
   // Values that wait. The caller reads no more of the files while there are many.

@@ -198,6 +198,26 @@ TEST(MlflowUpload, StepsThatBeginAgainAreSentOnce) {
   EXPECT_EQ(batches[0]["metrics"][5]["step"], 5);
 }
 
+// The server stored steps 1 to 3, and its response was lost.
+TEST(MlflowUpload, StepsThatBeginAgainAreComparedWithTheServer) {
+  MlflowUpload upload = Upload();
+  Serve(upload);
+  for (int64_t step = 1; step <= 3; ++step) upload.Add(MlflowStep(step));
+  EXPECT_EQ(upload.Next()->path, "runs/log-batch");
+  EXPECT_EQ(upload.OnResponse(503, "busy").error().code, Code::kUnavailable);
+  upload.StepsBeginAgain();
+  for (int64_t step = 1; step <= 4; ++step) upload.Add(MlflowStep(step));
+  EXPECT_THAT(upload.Next()->path, HasSubstr("runs/get?run_id="));
+  ASSERT_TRUE(upload
+                  .OnResponse(200, R"({"run":{"data":{"metrics":[
+                      {"key":"train/loss","value":2,"timestamp":2500,"step":3}]}}})")
+                  .ok());
+  std::vector<Json> batches;
+  EXPECT_THAT(Serve(upload, &batches), testing::ElementsAre("runs/log-batch"));
+  ASSERT_EQ(batches[0]["metrics"].size(), 5U);
+  EXPECT_EQ(batches[0]["metrics"][0]["step"], 4);
+}
+
 TEST(MlflowUpload, AnotherRunMayCreateTheExperimentFirst) {
   MlflowUpload upload = Upload();
   upload.Next();
