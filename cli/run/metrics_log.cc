@@ -9,7 +9,6 @@
 #include <cmath>
 #include <limits>
 #include <span>
-#include <utility>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -83,6 +82,19 @@ Status MetricsLog::Keep(int64_t last_step) {
   return Ok();
 }
 
+// Cuts the file before the first record of this run. After an error the next call tries again: `undecided_`
+// stays true until the file ends where the run continues.
+Status MetricsLog::Decide() {
+  if (!undecided_ || waiting_.empty()) return Ok();
+  const int64_t first = waiting_.begin()->first;
+  if (first <= last_step_ || !file_.valid()) {
+    RM_TRY(Keep(first - 1));
+    RM_TRY(Reopen());
+  }
+  undecided_ = false;
+  return Ok();
+}
+
 Status MetricsLog::Reopen() {
   file_ = OpenFile(path_, O_WRONLY | O_CREAT | O_APPEND, 0644);
   return file_.valid() ? Ok() : Status(ErrnoError("open " + path_, errno));
@@ -107,11 +119,9 @@ Status MetricsLog::Write(const rendezvous::StepRecord& record) {
 
 Result<std::vector<rendezvous::StepRecord>> MetricsLog::Add(const rendezvous::StepRecord& record) {
   std::vector<rendezvous::StepRecord> written;
-  if (std::exchange(undecided_, false) && record.step <= last_step_) {
-    RM_TRY(Keep(record.step - 1));
-    RM_TRY(Reopen());
-  }
-  if (record.step > last_step_) waiting_.emplace(record.step, record);  // keeps the first of each step
+  // Keeps the first of each step.
+  if (undecided_ || record.step > last_step_) waiting_.emplace(record.step, record);
+  RM_TRY(Decide());
   const bool give_up = may_skip_ || waiting_.size() > kMaxWaiting;
   while (!waiting_.empty() && (give_up || waiting_.begin()->first == last_step_ + 1)) {
     const Status wrote = Write(waiting_.begin()->second);
@@ -125,6 +135,7 @@ Result<std::vector<rendezvous::StepRecord>> MetricsLog::Add(const rendezvous::St
 
 Result<std::vector<rendezvous::StepRecord>> MetricsLog::Finish() {
   std::vector<rendezvous::StepRecord> written;
+  RM_TRY(Decide());
   while (!waiting_.empty()) {
     RM_TRY(Write(waiting_.begin()->second));
     written.push_back(waiting_.begin()->second);

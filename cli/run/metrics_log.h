@@ -53,6 +53,8 @@ class MetricsLog {
   MetricsLog(std::string path, bool may_skip) : path_(std::move(path)), may_skip_(may_skip) {}
   // Keeps the lines up to this step, and removes the rest.
   Status Keep(int64_t last_step);
+  // Lets the first record decide where the run continues, if none has.
+  Status Decide();
   Status Reopen();
   Status Write(const rendezvous::StepRecord& record);
 

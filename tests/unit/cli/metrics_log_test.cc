@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/json.h"
 #include "tests/temp_folder.h"
@@ -126,6 +127,26 @@ TEST(MetricsLog, TheFirstRecordDecidesWhereAProgramContinues) {
   log = MetricsLog::Open(folder.File("m"), std::nullopt).value();
   EXPECT_THAT(StepsOf(log->Add(Step(1, 3.5))), ElementsAre(1));
   EXPECT_THAT(StepsIn(folder.Read("m")), ElementsAre(1));
+}
+
+TEST(MetricsLog, ACutThatFailsIsTriedAgainWithTheSameRecords) {
+  const TempFolder folder;
+  std::string text;
+  for (int64_t step = 1; step <= 7; ++step) text += FullStepLine(Step(step)) + "\n";
+  folder.Write("m", text);
+  auto log = MetricsLog::Open(folder.File("m"), std::nullopt).value();
+  // The file that would replace it cannot be written.
+  const std::string obstacle = folder.File("m") + ".tmp-" + std::to_string(::getpid());
+  ASSERT_EQ(::mkdir(obstacle.c_str(), 0755), 0);
+  EXPECT_FALSE(log->Add(Step(4, 2.5)).ok());
+  EXPECT_FALSE(log->Add(Step(5, 3.5)).ok());
+  EXPECT_FALSE(log->Finish().ok());
+  EXPECT_EQ(folder.Read("m"), text);
+  ASSERT_EQ(::rmdir(obstacle.c_str()), 0);
+  EXPECT_THAT(StepsOf(log->Add(Step(6))), ElementsAre(4, 5, 6));
+  EXPECT_THAT(StepsIn(folder.Read("m")), ElementsAre(1, 2, 3, 4, 5, 6));
+  EXPECT_NE(folder.Read("m").find("2.5"), std::string::npos);
+  EXPECT_NE(folder.Read("m").find("3.5"), std::string::npos);
 }
 
 TEST(MetricsLog, AFileThatCannotBeReadIsNotTruncated) {
