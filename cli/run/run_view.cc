@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <utility>
 
 #include "cli/history/step_history.h"
 #include "cli/write_text.h"
@@ -158,6 +159,8 @@ Status RunView::Take(const Inbox::Content& content) {
 void RunView::TakeRecord(const rendezvous::StepRecord& record, double received) {
   last_received_ = std::max(last_received_, received);
   if (tensorboard_) CheckTensorboard(tensorboard_->Add(record, EpochSeconds()));
+  // Only the first record of a program shows where it continues, which may be before the end of the file.
+  if (programs_ && !std::exchange(taken_, true)) state_.step = std::min(state_.step, record.step - 1);
   if (record.step <= state_.step) return;  // a step of an earlier run, repeated to fill a gap in the file
   goodput_.Add(record, received);
   note_.clear();

@@ -98,6 +98,7 @@ class RunView {
   std::optional<Time> pause_;            // the end of the newest pause
   std::string note_;                     // activity that the trainers report, until the next step
   bool checkpoint_failed_ = false;
+  bool taken_ = false;  // a record
   double last_received_ = 0;
 };
 
