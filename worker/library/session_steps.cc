@@ -129,9 +129,10 @@ Result<std::optional<Session::Event>> Session::TakeStep() {
     stage_ = Stage::kFinish;
     return std::optional<Event>();
   }
-  if (finish_requested_) return AgreeToFinish();
+  // Members that do not end the run compare as well, so all call the same operations.
   RM_ASSIGN(const std::optional<Event> compared, CompareIfDue(false));
   if (compared) return compared;
+  if (finish_requested_) return AgreeToFinish();
   if (save_due_) {
     if (!described_) return std::optional(MakeEvent(EventKind::kDescribe));
     save_due_ = false;
