@@ -22,6 +22,7 @@ enum ExitCode : int {
   kSucceeded = 0,
   kFailed = 1,
   kBadInput = 2,
+  kNotEnded = 3,  // the job exists, and its end was not seen
   kInterrupted = 130,
 };
 

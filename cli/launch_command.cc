@@ -156,7 +156,10 @@ Result<int> Launch(LaunchFlags flags) {
     Print(stdout, "{}\n", name);
     return static_cast<int>(kSucceeded);
   }
-  return FollowJob(*cluster, name, flags.ranks);
+  const Result<int> ended = FollowJob(*cluster, name, flags.ranks);
+  if (ended.ok()) return *ended;
+  Refuse(ended.error());
+  return static_cast<int>(kNotEnded);  // kBadInput means that nothing was started
 }
 
 void AddJobFlags(CLI::App& command, LaunchFlags& flags) {
@@ -225,7 +228,8 @@ void AddLaunch(CLI::App& app, int& exit_code) {
       "of "
       "the\n"
       "folder.\n"
-      "Exit codes: 0 the job succeeded, 1 it failed, 2 bad input, 130 interrupted.\n"
+      "Exit codes: 0 the job succeeded, 1 it failed, 2 bad input, 3 submitted but its end was not seen, 130 "
+      "interrupted.\n"
       "Examples:\n"
       "  ringmaster launch --local --workers 4 -- python3 train.py --epochs 3\n"
       "  ringmaster launch --workers 8 --min 4 --gpus 1 --image registry.example.com/torch:1 -- python3 "

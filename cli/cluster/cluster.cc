@@ -128,8 +128,9 @@ Result<Json> Cluster::Create(const kube::Resource& resource, const Json& object)
   return Await<Json>([&](auto done) { api_.Create(resource, namespace_, object, std::move(done)); });
 }
 
-Status Cluster::Delete(const kube::Resource& resource, const std::string& name) {
-  RM_TRY(Await<Json>([&](auto done) { api_.Delete(resource, namespace_, name, {}, std::move(done)); }));
+Status Cluster::Delete(const kube::Resource& resource, const std::string& name,
+                       const kube::DeleteOptions& options) {
+  RM_TRY(Await<Json>([&](auto done) { api_.Delete(resource, namespace_, name, options, std::move(done)); }));
   return Ok();
 }
 

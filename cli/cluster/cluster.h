@@ -75,7 +75,8 @@ class Cluster {
   // Merges lists by their keys, as owner references by uid.
   Result<Json> StrategicPatch(const kube::Resource& resource, const std::string& name, const Json& patch);
   Result<Json> Create(const kube::Resource& resource, const Json& object);
-  Status Delete(const kube::Resource& resource, const std::string& name);
+  Status Delete(const kube::Resource& resource, const std::string& name,
+                const kube::DeleteOptions& options = {});
 
   // Returns the logs of the containers, in their order, each line preceded by its time. `tail` is the number
   // of lines per container; -1: all. The number of concurrent requests is bounded, because the API server

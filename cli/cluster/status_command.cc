@@ -26,7 +26,6 @@
 namespace ringmaster::cli {
 namespace {
 
-constexpr int kNotEnded = 3;  // exit code
 constexpr Duration kPollPeriod = seconds(1);
 constexpr size_t kMaxRanksRead = 64;  // logs of larger gangs are not read
 constexpr int64_t kLinesRead = 1000;

@@ -4,8 +4,10 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cstdio>
 #include <string>
+#include <string_view>
 
 #include "cli/write_text.h"
 #include "operator/kube/backend/resources.h"
@@ -18,10 +20,10 @@ using json::Text;
 
 std::string NameOf(const Json& object) { return std::string(Text(Child(object, "metadata"), "name")); }
 
-// Returns whether the code was there already.
-Result<bool> EnsureCode(Cluster& cluster, const Json& code) {
+// Returns the ConfigMap as created; null if it was there already.
+Result<Json> EnsureCode(Cluster& cluster, const Json& code) {
   const Result<Json> created = cluster.Create(kube::kConfigMaps, code);
-  if (created.ok()) return false;
+  if (created.ok()) return created;
   if (created.error().code != Code::kAlreadyExists) return created.error();
   RM_ASSIGN(const Json found, cluster.Get(kube::kConfigMaps, cluster.space(), NameOf(code)));
   if (Child(found, "binaryData") != Child(code, "binaryData"))
@@ -29,7 +31,29 @@ Result<bool> EnsureCode(Cluster& cluster, const Json& code) {
                  fmt::format("ConfigMap {}/{} has other content than the code that it is named after; delete "
                              "it if no job uses it",
                              cluster.space(), NameOf(code))};
-  return true;
+  return Json();
+}
+
+// Deletes code that no job came to own, unless another job has begun to use it. A job that finds it and does
+// not own it yet creates it again (OwnCode).
+void DropCode(Cluster& cluster, const Json& created) {
+  const Json& meta = Child(created, "metadata");
+  kube::DeleteOptions options;
+  options.uid = Text(meta, "uid");
+  const std::string_view revision = Text(meta, "resourceVersion");
+  std::from_chars(revision.data(), revision.data() + revision.size(), options.revision);
+  const Status deleted = cluster.Delete(kube::kConfigMaps, NameOf(created), options);
+  if (deleted.ok() || deleted.error().code == Code::kConflict || deleted.error().code == Code::kNotFound)
+    return;
+  Print(stderr, "ringmaster: the ConfigMap {}/{} stays, and no job uses it: {}\n", cluster.space(),
+        NameOf(created), deleted.error().message);
+}
+
+Error Exists(const Cluster& cluster, const Json& job) {
+  return {Code::kAlreadyExists,
+          fmt::format("{0}/{1} exists: give another --name, follow it (`ringmaster attach {1} -n {0}`), "
+                      "or delete it (`ringmaster cancel {1} -n {0}`)",
+                      cluster.space(), NameOf(job))};
 }
 
 // The garbage collector deletes the code with the last job that owns it. One that it deletes before this job
@@ -55,20 +79,19 @@ Status OwnCode(Cluster& cluster, const Json& job, const std::string& uid, Json c
 
 Result<Submitted> SubmitJob(Cluster& cluster, const Json& job, const Json& code) {
   RM_TRY(cluster.CheckJobs(cluster.space()));
+  if (cluster.Get(kube::kJobs, cluster.space(), NameOf(job)).ok()) return Exists(cluster, job);
   Submitted submitted;
+  Json sent;
   if (!code.is_null()) {
-    RM_ASSIGN(submitted.code_was_there, EnsureCode(cluster, code));
+    RM_ASSIGN(sent, EnsureCode(cluster, code));
+    submitted.code_was_there = sent.is_null();
   }
   const Result<Json> created = cluster.Create(kube::kJobs, job);
   if (!created.ok()) {
-    // The code is kept if another job owns it, and without an owner it does no harm until the next try.
-    if (created.error().code == Code::kAlreadyExists)
-      return Error{
-          Code::kAlreadyExists,
-          fmt::format("{0}/{1} exists: give another --name, follow it (`ringmaster attach {1} -n {0}`), "
-                      "or delete it (`ringmaster cancel {1} -n {0}`)",
-                      cluster.space(), NameOf(job))};
-    return created.error();
+    const Code why = created.error().code;
+    // After an ambiguous error the job may exist and need the code.
+    if (!sent.is_null() && why != Code::kAmbiguous) DropCode(cluster, sent);
+    return why == Code::kAlreadyExists ? Exists(cluster, job) : created.error();
   }
   submitted.uid = Text(Child(*created, "metadata"), "uid");
   if (code.is_null()) return submitted;

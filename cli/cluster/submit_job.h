@@ -19,7 +19,8 @@ struct Submitted {
 
 // `code`: the ConfigMap, whose name depends on its content; null: none. All jobs that use it own it, so it
 // goes with the last of them. Errors: kAlreadyExists with the remedy if the namespace has a job of this name.
-// After an error no job was created.
+// After an error no job was created, and code that this call sent is deleted; only after kAmbiguous both may
+// exist.
 Result<Submitted> SubmitJob(Cluster& cluster, const Json& job, const Json& code);
 
 }  // namespace ringmaster::cli
