@@ -173,25 +173,32 @@ class Follower {
   // REQUIRES: the job exists.
   Result<int> Run() {
     while (true) {
+      const bool listed = jobs_.listed("");  // before the read: the list is in it
       const auto jobs = jobs_.All();
-      if (jobs.empty() && seen_)
+      if (jobs.empty() && !ended_ && (last_job_ || (listed && IsGone())))
         return Error{Code::kNotFound, cluster_.space() + "/" + name_ + " was deleted while it was followed"};
       if (!jobs.empty()) {
-        seen_ = true;
-        ShowPhase(*jobs.front());
+        last_job_ = jobs.front();
+        ShowPhase(*last_job_);
       }
       UpdateLogs();
       if (ended_) {
         if (!last_) last_ = Now() + kLastLines;
         const bool read =
             std::all_of(logs_.begin(), logs_.end(), [](const auto& log) { return log.second->finished(); });
-        if (read || Now() >= *last_) return Finish(*jobs.front());
+        if (read || Now() >= *last_) return Finish(*last_job_);
       }
       wake_->Wait();
     }
   }
 
  private:
+  // Asks the API server: the first list may come from a cache that is older than the job.
+  bool IsGone() {
+    const Result<Json> job = cluster_.Job(name_);
+    return !job.ok() && job.error().code == Code::kNotFound;
+  }
+
   void Watch(const kube::Resource& resource, kube::Store<Json>& store, std::string labels,
              std::string fields) {
     kube::Collection collection;
@@ -266,7 +273,7 @@ class Follower {
   const std::shared_ptr<const Wake> wake_;
   kube::Store<Json> jobs_;  // the one job, or nothing
   kube::Store<Json> pods_;
-  bool seen_ = false;
+  std::shared_ptr<const Json> last_job_;  // outlives the job: one that has ended may be deleted
   bool ended_ = false;
   std::optional<Time> last_;
   std::string shown_;

@@ -16,7 +16,7 @@
 namespace ringmaster::cli {
 
 // `ranks`: whose logs are printed; with several, each line is preceded by its rank. Returns kSucceeded or
-// kFailed as the job has. Errors: kNotFound if the job is deleted.
+// kFailed as the job has. Errors: kNotFound if the job is deleted before it has ended.
 Result<int> FollowJob(Cluster& cluster, const std::string& name, const std::vector<int>& ranks);
 
 }  // namespace ringmaster::cli

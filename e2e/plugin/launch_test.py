@@ -9,6 +9,7 @@ import re
 import subprocess
 import tarfile
 import tempfile
+import time
 import unittest
 
 from fake_kubelet import FakeKubelet
@@ -83,6 +84,16 @@ class LaunchOnCluster(PluginCase):
         self.cluster.wait(lambda: sent not in [code["metadata"]["name"] for code in self.codes()], "the code is gone")
         self.assertIn("there is no job one", self.plugin("cancel", "one", code=2)[1])
 
+    def test_refused_job_leaves_no_code(self):
+        self.cluster.kubectl("create", "namespace", "full")
+        self.cluster.kubectl("create", "quota", "none", "-n", "full", "--hard=count/trainingjobs.ringmaster.dev=0")
+        launched = self.launch("-n", "full", "--detach", "--", "train.py")
+        _, notes = launched.communicate(timeout=60)
+        self.assertEqual(launched.returncode, 2, notes)
+        self.assertRegex(notes, "ringmaster: .*quota")
+        sent = re.search(r"as (ringmaster-code-[0-9a-f]{20})\n", notes)[1]
+        self.assertNotIn(sent, self.cluster.kubectl("get", "configmaps", "-n", "full", "-o", "name"))
+
     def test_attach_to_a_job_that_fails(self):
         launched = self.launch("--workers", "2", "--max-restarts", "0", "--detach", "--kind", "none", "train.py")
         self.assertEqual(launched.wait(60), 0, launched.stderr.read())
@@ -98,6 +109,25 @@ class LaunchOnCluster(PluginCase):
         _, notes = attached.communicate(timeout=60)
         self.assertEqual(attached.returncode, 1, notes)
         self.assertRegex(notes, rf"(?m)^{self.name}: last failure: {self.name}-1-1.*out of luck")
+
+    def test_done_job_that_is_deleted_while_its_log_is_read(self):
+        launched = self.launch("--kind", "none", "--", "train.py")
+        self.cluster.wait(lambda: self.rig.running(self.name, 1), "a worker")
+        self.end(self.name, 1, 0)
+        self.rig.wait_phase(self.name, "Succeeded")
+        time.sleep(2)  # launch sees that, and waits for the end of the log
+        self.plugin("cancel", self.name)
+        _, notes = launched.communicate(timeout=60)
+        self.assertEqual(launched.returncode, 0, notes)
+        self.assertIn(f"{self.name}: Succeeded", notes)
+
+    def test_running_job_that_is_deleted(self):
+        launched = self.launch("--kind", "none", "--", "train.py")
+        self.cluster.wait(lambda: self.rig.running(self.name, 1), "a worker")
+        self.plugin("cancel", self.name)
+        _, notes = launched.communicate(timeout=60)
+        self.assertEqual(launched.returncode, 3, notes)
+        self.assertIn("was deleted while it was followed", notes)
 
     def test_dry_run_is_what_the_api_server_accepts(self):
         launched = self.launch("--workers", "2", "--gpus", "1", "--kind", "none", "--dry-run", "--", "train.py")
