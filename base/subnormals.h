@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How the calling thread computes with subnormal numbers (below 2^-126 in float). They take some x86 CPUs a
-// hundred times as long, so programs may flush them to zero. Trainers keep them, as IEEE 754 defines:
-// flushing differs between CPUs and GPUs, also in which results count as subnormal. The exact numerics and
-// the optimizer keep them also on a thread of a program that flushes.
+// How the calling thread computes with subnormal numbers (below 2^-126 in float). They take x86 CPUs a
+// hundred times as long, so trainers flush them to zero inside a micro-batch. What follows a micro-batch
+// keeps them, as IEEE 754 defines: flushing differs between CPUs and GPUs, also in which results count as
+// subnormal.
 #pragma once
 
 #if defined(__SSE2__)

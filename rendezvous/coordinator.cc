@@ -487,12 +487,7 @@ void Coordinator::OnProgress(Peer& peer, const Progress& progress, Time now) {
 }
 
 void Coordinator::OnDone(Peer& peer, const Done& done, Time now) {
-  // Repeated for a coordinator that takes over.
-  const bool adopted = options_.await_programs && options_.resumed && current_.generation == 0;
-  if (done.finished && adopted && !peer.member.empty()) {
-    if (!programs_started_again_) return AwaitPrograms(done, now);
-    return EvictPeer(peer, std::string(peer.member), "a program failed after the last step");
-  }
+  if (done.finished && AdoptsEnd() && !peer.member.empty()) return AdoptEnd(peer, done, now);
   if (!InCurrent(peer) || (!done.finished && !current_.stop)) return;
   if (done.saved) report_.checkpoint_step = std::max(report_.checkpoint_step, done.step);
   if (done.finished) {

@@ -139,6 +139,8 @@ class Coordinator final : public JobCoordinator {
   void EvictPeer(Peer& peer, const std::string& member, const std::string& reason, bool refused = false);
 
   // coordinator_end.cc: from the last step to the end of the programs
+  bool AdoptsEnd() const;
+  void AdoptEnd(Peer& peer, const Done& done, Time now);
   void AwaitPrograms(const Done& done, Time now);
   void OnMessageAtEnd(Peer& peer, const Message& message, Time now);
   void OnProgramEnded(Peer& peer, const Down& down, Time now);

@@ -20,6 +20,16 @@ constexpr Duration kLostProgram = seconds(300);
 
 }  // namespace
 
+// Whether a Done is repeated for this coordinator, which has taken over.
+bool Coordinator::AdoptsEnd() const {
+  return options_.await_programs && options_.resumed && current_.generation == 0;
+}
+
+void Coordinator::AdoptEnd(Peer& peer, const Done& done, Time now) {
+  if (!programs_started_again_) return AwaitPrograms(done, now);
+  EvictPeer(peer, std::string(peer.member), "a program failed after the last step");
+}
+
 void Coordinator::AwaitPrograms(const Done& done, Time now) {
   if (done.saved) report_.checkpoint_step = std::max(report_.checkpoint_step, done.step);
   newest_step_ = std::max(newest_step_, done.step);

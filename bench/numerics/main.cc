@@ -14,6 +14,7 @@
 #include <string>
 #include <utility>
 
+#include "base/subnormals.h"
 #include "base/time.h"
 #include "worker/compute/device/host_device.h"
 #include "worker/trainer/step.h"
@@ -150,6 +151,7 @@ int Main(int argc, char** argv) {
   app.add_option("--spike-bits", flags.spike_bits, "the gradient there is multiplied by 2^BITS")
       ->check(CLI::Range(0, 60));
   CLI11_PARSE(app, argc, argv);
+  FlushSubnormals();  // as a trainer
   if (const Status status = Train(flags); !status.ok()) {
     fmt::print(stderr, "bench_numerics: {}\n", status.error().message);
     return 1;

@@ -16,6 +16,7 @@
 #include "base/exit_codes.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/subnormals.h"
 #include "worker/compute/device/load_plugin.h"
 #include "worker/compute/device/open_device.h"
 #include "worker/fabric/shm/available_memory.h"
@@ -163,6 +164,10 @@ std::optional<int> RetryableExitCode(const Error& error) {
 }  // namespace
 
 int TrainMain(int /*argc*/, char** /*argv*/) {
+  // The models' activations and gradients may hold subnormals, on which arithmetic is slow. All trainers on
+  // CPUs do this, so the bits of a micro-batch remain a function of the job. What follows a micro-batch keeps
+  // subnormals (worker/compute/numerics, optimizer).
+  FlushSubnormals();
   const char* member = std::getenv("RINGMASTER_MEMBER");
   const char* pod = std::getenv("RINGMASTER_POD");
   log::Init(fmt::format("trainer pod={} member={:.8}", pod == nullptr ? "-" : pod,

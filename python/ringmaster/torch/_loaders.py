@@ -115,7 +115,7 @@ def check_evaluated(loader: "DataLoader[Any]") -> None:
     """Errors: the loader reads other samples than each of its dataset once, by name."""
     if isinstance(loader.dataset, IterableDataset):
         return  # a stream, which run.evaluate refuses
-    sampler = loader.sampler
+    sampler: Any = loader.sampler
     each_once = type(sampler) is SequentialSampler or (type(sampler) is RandomSampler and not sampler.replacement)
     if not each_once or len(sampler) != _data.length(loader.dataset):
         what = f"its sampler, a {type(sampler).__name__}, would be ignored"

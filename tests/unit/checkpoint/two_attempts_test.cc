@@ -99,17 +99,19 @@ TEST(TwoAttempts, AtEachChangeOfAPublication) {
   }
 }
 
-// The holder of the lock is declared stuck, and a newer attempt takes the folder over, just before the older
-// attempt moves its checkpoint into place.
+// The holder of the lock is declared stuck, and a newer attempt takes the folder over, when the older attempt
+// has found another checkpoint in the place of its own.
 class TakenOverAtMove final : public ForwardingFiles {
  public:
   explicit TakenOverAtMove(std::string folder) : folder_(std::move(folder)) {}
+  bool taken() const { return taken_; }
   Status Rename(const std::string& from, const std::string& to) override {
-    if (!std::exchange(taken_, true)) {
+    const Status moved = ForwardingFiles::Rename(from, to);
+    if (to == folder_ + "/" + StepName(3) && !std::exchange(taken_, true)) {
       const auto attempt = TakeFolder(folder_, "newer", milliseconds(1));
       EXPECT_TRUE(attempt.ok()) << attempt.error().message;
     }
-    return ForwardingFiles::Rename(from, to);
+    return moved;
   }
 
  private:
@@ -129,9 +131,12 @@ TEST(TwoAttempts, TheOlderOneDiscardsNothingOfTheNewerOne) {
   copy.state = "of the older";
   TakenOverAtMove files(folder.path());
   const Status published = Publisher(&files, folder.path(), 2, "older", kSmallChunk).Publish(copy);
+  EXPECT_TRUE(files.taken());
   ASSERT_FALSE(published.ok());
   EXPECT_EQ(published.error().code, Code::kGone) << published.error().message;
-  EXPECT_EQ(ReadManifest(folder.path() + "/" + StepName(3))->state, "of the newer");
+  const auto kept = ReadManifest(folder.path() + "/" + StepName(3));
+  ASSERT_TRUE(kept.ok()) << kept.error().message;
+  EXPECT_EQ(kept->state, "of the newer");
 }
 
 // Stops the process before change number `at` (from 0), with the locks that it holds.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Runs code on a thread that flushes subnormals, as those of a program may do.
+// Runs code on a thread that flushes subnormals, as all threads of a trainer do.
 #pragma once
 
 #include <functional>

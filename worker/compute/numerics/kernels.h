@@ -4,8 +4,8 @@
 // (engine/cpu_variants.h). Internal to numerics and its tests, which run every variant that this CPU supports
 // and compare the bits.
 //
-// Those of the exact numerics run in the scope of a KeepSubnormals (base/subnormals.h): the threads of a
-// program may flush subnormals.
+// Those of the exact numerics run in the scope of a KeepSubnormals (base/subnormals.h): trainers flush
+// subnormals elsewhere.
 //
 // A kernel works on one block, shape (kBlock), unless it takes a count. Pointers may be equal (in place) but
 // must not overlap partly. Thread-safe: the kernels have no state.

@@ -4,8 +4,7 @@
 // optimizer, its tests and the CUDA kernels. The tests run every variant that this CPU supports and compare
 // the bits with the reference.
 //
-// Kernels run in the scope of a KeepSubnormals (base/subnormals.h): the threads of a program may flush
-// subnormals.
+// Kernels run in the scope of a KeepSubnormals (base/subnormals.h): trainers flush subnormals elsewhere.
 //
 // Element i of the outputs depends only on element i of the inputs. An output may be the same memory as
 // its input but must not overlap it partly. Thread-safe: the kernels have no state.
