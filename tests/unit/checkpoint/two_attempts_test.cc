@@ -100,7 +100,7 @@ TEST(TwoAttempts, AtEachChangeOfAPublication) {
 }
 
 // The holder of the lock is declared stuck, and a newer attempt takes the folder over, when the older attempt
-// has found another checkpoint in the place of its own.
+// has found another checkpoint in the place of the one that it wanted to write.
 class TakenOverAtMove final : public ForwardingFiles {
  public:
   explicit TakenOverAtMove(std::string folder) : folder_(std::move(folder)) {}
