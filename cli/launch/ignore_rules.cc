@@ -3,7 +3,6 @@
 #include "cli/launch/ignore_rules.h"
 
 #include <algorithm>
-#include <ranges>
 
 namespace ringmaster::cli::launch {
 namespace {
@@ -105,7 +104,8 @@ void IgnoreRules::Add(std::string_view folder, std::string_view text) {
 }
 
 bool IgnoreRules::Ignores(std::string_view path, bool is_folder) const {
-  for (const Rule& rule : rules_ | std::views::reverse) {
+  for (auto it = rules_.rbegin(); it != rules_.rend(); ++it) {  // the last rule that matches decides
+    const Rule& rule = *it;
     if ((rule.folders_only && !is_folder) || !path.starts_with(rule.folder)) continue;
     std::string_view rest = path.substr(rule.folder.size());
     if (!rule.anchored) rest.remove_prefix(rest.rfind('/') + 1);  // npos + 1 is 0
