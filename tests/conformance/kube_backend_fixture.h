@@ -64,8 +64,9 @@ class KubeBackendTest : public testing::Test {
     core::Ledger ledger;
     ledger.attempt = attempt;
     WriteLedger(key, ledger);
+    // As the controller does before its next decision.
     ASSERT_TRUE(
-        Eventually([&] { return backend_->Observe(key)->observed.status.ledger.attempt == attempt; }));
+        Eventually([&] { return backend_->TakeTurn(key)->observed.status.ledger.attempt == attempt; }));
   }
   // The job ends, and gives up its places. A next attempt would wait for room before the others.
   void End(const Key& key) {
