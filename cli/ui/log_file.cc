@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "base/fd.h"
+#include "base/file.h"
 #include "base/open_file.h"
 
 namespace ringmaster::cli {

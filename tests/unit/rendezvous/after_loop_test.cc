@@ -185,7 +185,7 @@ TEST_F(AfterLoopTest, NativeTrainersEndAtOnce) {
 
 // ---- the agent
 
-constexpr Exit kAfterProgram = {0, "finished", true, true};
+const Exit kAfterProgram = {0, "finished", true, true};
 
 class ProgramOfAgentTest : public testing::Test {
  protected:
