@@ -2,7 +2,7 @@
 
 // Follows a job of a cluster until it ends, for `ringmaster launch` and `ringmaster attach`: prints each
 // change of its phase on standard error and the logs of some ranks on standard output. Nothing is polled: the
-// API server sends what changes. A connection that breaks is made again, and no line is printed twice.
+// API server sends what changes. After a broken connection it connects again, and prints no line twice.
 //
 // Main thread only.
 #pragma once
