@@ -340,6 +340,25 @@ for step in run.steps(1):
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.01)
 
+    def test_end_although_the_trainer_ended_before_they_began(self):
+        done = program("""
+import os
+from ringmaster.torch import _data
+result, report = os.pipe()
+if os.fork() == 0:
+    die_with_trainer = _data._die_with_this_process()
+    trainer = os.getpid()
+    if os.fork() == 0:
+        while os.getppid() == trainer:
+            pass
+        die_with_trainer(0)
+        os.write(report, b"a process lives without its trainer")
+    os._exit(0)
+os.close(report)
+print(os.read(result, 100).decode(), end="")
+""")
+        self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
+
     def test_whose_loss_is_a_fault_and_no_mistake_of_the_program(self):
         for way in ("os.kill(os.getpid(), 9)", "os._exit(1)"):
             text = self.PROGRAM.replace("return torch.ones(2) * os.getpid()", way).replace("time.sleep(600)", "pass")

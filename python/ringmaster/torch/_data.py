@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 import pickle
 import random
 import signal
@@ -12,6 +13,7 @@ import sys
 from typing import Any, Callable, Iterator, List, Optional, Sequence, Set, Tuple
 
 import torch
+import torch.multiprocessing
 import torch.utils.data
 
 from .. import _data, _generators, _native, _stream
@@ -169,7 +171,7 @@ class _ReadAhead(_data.Source):
             persistent_workers=True,
             # True if the program computes on a GPU.
             pin_memory=torch.cuda.is_initialized(),  # type: ignore[no-untyped-call]
-            worker_init_fn=_die_with_parent,
+            worker_init_fn=_die_with_this_process(),
         )
         self._expected: Iterator[_Key] = iter(())  # the keys of what _batches yields
         self._batches: Iterator[Any] = iter(())
@@ -234,7 +236,7 @@ def evaluated(
         batch_size=None,
         collate_fn=_as_is,
         num_workers=num_workers,
-        worker_init_fn=_die_with_parent,
+        worker_init_fn=_die_with_this_process(),
     )
     for batch in loader:
         if isinstance(batch, _Raised):
@@ -246,9 +248,18 @@ def _as_is(batch: Any) -> Any:
     return batch
 
 
-def _die_with_parent(worker: int) -> None:
-    """Without this, the process of a trainer that is killed would live on, and hold its memory and its sockets."""
+def _die_with_this_process() -> Callable[[int], None]:
+    """Returns the function that a process that reads ahead runs first."""
+    # The parent of processes of a fork server is that server, which ends soon after this process.
+    forks = torch.multiprocessing.get_start_method() != "forkserver"
+    return functools.partial(_die_with_parent, os.getpid() if forks else None)
+
+
+def _die_with_parent(trainer: Optional[int], worker: int) -> None:
+    """Without this, the process of a trainer that is killed would live on, and hold its memory, its sockets and its output."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if trainer is not None and os.getppid() != trainer:  # the trainer ended before the call took effect
+        os._exit(1)
 
 
 def lost_reader(error: RuntimeError) -> bool:
