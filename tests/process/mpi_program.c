@@ -59,6 +59,7 @@ int main(int argc, char** argv) {
   }
   MPI_Bcast(place, 2, MPI_LONG, 0, MPI_COMM_WORLD);
   printf("rank %d of %d on %s\n", rank, size, Variable("RINGMASTER_POD"));
+  if (rank == 0) printf("rank 0 continues after step %ld\n", place[0]);
   printf("rank %d sees GPUs %s\n", rank, Variable("CUDA_VISIBLE_DEVICES"));
   fflush(stdout);
   for (long step = place[0] + 1; step <= steps; ++step) {
