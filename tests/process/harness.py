@@ -21,6 +21,7 @@ import threading
 import time
 
 DEADLINE_S = 120  # for anything that should take seconds, on a slow and busy machine
+ENDLESS = 1_000_000  # steps of a run that the test ends when it has seen what it waits for, however fast the machine is
 
 WORDS = "the of and a to in he was that it his her with as had for she not at but be on they him is have".split()
 
@@ -45,8 +46,9 @@ def make_data(folder: pathlib.Path) -> None:
 
 
 def job_text(data: pathlib.Path, model: str, workers: int = 2, steps: int = 60, minimum: int = 1, extra: str = "",
-             every: int = 10, slots: int = 1, transport: str = "auto", keep: int = 2) -> str:
-    """Returns a manifest. Its restarts are unlimited, because the tests kill far more often than real machines fail."""
+             every: int = 10, slots: int = 1, transport: str = "auto", keep: int = 2, schedule: str = "cosine") -> str:
+    """Returns a manifest. Its restarts are unlimited, because the tests kill far more often than real machines fail. With
+    `schedule` constant, a run may continue with another number of steps and equals one that had that number at first."""
     framework, launch, template = "native", "", ""
     if model in PROGRAMS:
         framework, launch, training = "pytorch", "  launch: {kind: library}\n", ""
@@ -63,7 +65,7 @@ def job_text(data: pathlib.Path, model: str, workers: int = 2, steps: int = 60, 
     if framework == "native":
         training = f"""  training:{training}
     batch: {{samplesPerStep: {12 if model == "gpt" else 48}, microBatches: 6}}
-    optimizer: {{kind: {"sgd" if model == "cnn" else "adamw"}, learningRate: "1e-2", schedule: cosine, warmupSteps: 5, clipNorm: "1"}}
+    optimizer: {{kind: {"sgd" if model == "cnn" else "adamw"}, learningRate: "1e-2", schedule: {schedule}, warmupSteps: 5, clipNorm: "1"}}
     steps: {steps}
 """
     network = "" if transport == "auto" else f"  network: {{transport: {transport}}}\n"
@@ -225,8 +227,9 @@ def kill(pid, number):
         return False
 
 
-def wait_gone(out, timeout_s=20):
-    """Waits for the end of every process of the run; returns those that are still alive at the deadline."""
+def wait_gone(out, timeout_s=50):
+    """Waits for the end of every process of the run; returns those that are still alive at the deadline, which is below the
+    grace period of job_text()."""
     end = time.monotonic() + timeout_s
     while processes := processes_of(out):
         pid = next(iter(processes))
@@ -266,10 +269,16 @@ spec:
 """
 
 
+def whole_lines(path):
+    """Returns the lines of a file. The last one of a run that still writes, or was killed, may be torn: it is left out."""
+    text = pathlib.Path(path).read_text()
+    return text[:text.rfind("\n") + 1].splitlines()
+
+
 def metrics(out):
     """Returns the records of a run. A line that is an array has the first values of the object before it."""
     records = []
-    for line in (pathlib.Path(out) / "metrics.jsonl").read_text().splitlines():
+    for line in whole_lines(pathlib.Path(out) / "metrics.jsonl"):
         record = json.loads(line)
         if isinstance(record, list):
             record = records[-1] | dict(zip(records[-1], record))
@@ -290,16 +299,15 @@ def names(workers):
 
 
 def events(out):
-    """Returns the events of a run, with the names of their workers. The last line of one that still runs may be torn."""
-    text = (pathlib.Path(out) / "events.jsonl").read_text()
-    found = [json.loads(line) for line in text[:text.rfind("\n") + 1].splitlines()]
+    """Returns the events of a run, with the names of their workers."""
+    found = [json.loads(line) for line in whole_lines(pathlib.Path(out) / "events.jsonl")]
     return [{**event, "workers": names(event["workers"])} if "workers" in event else event for event in found]
 
 
 def busy_times(out):
     """Returns the windows of a run. A line that is an array has the first values of the object before it."""
     keys, windows = ("monotonicSeconds", "step", "seconds", "longest", "stragglers"), []
-    for line in (pathlib.Path(out) / "busy_times.jsonl").read_text().splitlines():
+    for line in whole_lines(pathlib.Path(out) / "busy_times.jsonl"):
         window = json.loads(line)
         windows.append(dict(zip(keys, window)) if isinstance(window, list) else window)
         if "workers" in windows[-1]:
