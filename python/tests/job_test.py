@@ -43,7 +43,7 @@ class Jobs(unittest.TestCase):
     def test_local_flags_reach_the_call_that_finds_the_name(self):
         self.program("case \"$*\" in *--dry-run*) printf 'metadata:\\n  name: train\\n';; esac")
         job = ringmaster.submit("train.py", local=True, flags=["--fresh"], folder=self.folder)
-        self.assertEqual((job.name, job.wait(30)), ("train", 0))
+        self.assertEqual((job.name, job.wait(120)), ("train", 0))
         self.assertEqual(self.calls(), ["launch --workers 1 --dry-run --local --fresh -- train.py",
                                         "launch --workers 1 --local --fresh -- train.py"])
 

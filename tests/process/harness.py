@@ -286,6 +286,14 @@ def metrics(out):
     return records
 
 
+def steps_done(out):
+    """Returns how many steps a run that has ended has done. One that was killed may have lost records of the last ones."""
+    recorded = pathlib.Path(out) / "metrics.jsonl"
+    last = metrics(out)[-1:] if recorded.exists() else []
+    saved = (pathlib.Path(out) / "checkpoints").glob("step-*/MANIFEST")
+    return max([record["step"] for record in last] + [int(path.parent.name.removeprefix("step-")) for path in saved], default=0)
+
+
 def names(workers):
     """Returns each name of a list in the short form of cli/history/worker_names.h: gpt-1-[2,0,3-5]."""
     every = []

@@ -53,7 +53,7 @@ class Preload(unittest.TestCase):
             if order and self.ready:
                 ours.sendall(f"PATH={os.environ['PATH']}\0RANK=3\0PYTHONPATH={self.folder}\0".encode())
             ours.shutdown(socket.SHUT_WR)
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=120)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def check_same(self, *words, options=()):

@@ -22,7 +22,7 @@ class LaptopPage(unittest.TestCase):
     def test_commands(self):
         folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         (folder / "examples").symlink_to(ROOT / "examples")
-        done = subprocess.run(["bash"], input=script("start/laptop.md", SHORTER), cwd=folder, timeout=240, check=False,
+        done = subprocess.run(["bash"], input=script("start/laptop.md", SHORTER), cwd=folder, timeout=1100, check=False,
                               text=True, errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               env={**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"})
         print(done.stdout, flush=True)

@@ -23,7 +23,7 @@ class OwnModelPage(unittest.TestCase):
     def run_script(self, text):
         environment = {**os.environ, "PATH": f"{pathlib.Path(PYTHON).parent}:{BIN}:{os.environ['PATH']}",
                        "PYTHONPATH": str(ROOT / "python"), "RINGMASTER_LIBRARY": str(BIN.parent / "lib/libringmaster.so")}
-        done = subprocess.run(["bash"], input=text, cwd=self.folder, timeout=560, check=False, text=True, errors="replace",
+        done = subprocess.run(["bash"], input=text, cwd=self.folder, timeout=1400, check=False, text=True, errors="replace",
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment)
         print(done.stdout, flush=True)
         self.assertEqual(done.returncode, 0, f"a command of docs/{PAGE} failed")

@@ -25,7 +25,7 @@ class Readme(unittest.TestCase):
         text = folder / "out/quickstart/bible.txt"  # where scripts/quickstart writes it
         text.parent.mkdir(parents=True)
         text.write_text("\n".join(map(str, range(40000))))
-        done = subprocess.run(["bash"], input=script(PAGE, SHORTER), cwd=folder, timeout=240, check=False, text=True,
+        done = subprocess.run(["bash"], input=script(PAGE, SHORTER), cwd=folder, timeout=1100, check=False, text=True,
                               errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               env={**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"})
         print(done.stdout, flush=True)
