@@ -183,7 +183,7 @@ class Cluster:
         return kubeapi.Api(config["clusters"][0]["cluster"]["server"], self.folder / "pki/ca.crt",
                            config["users"][0]["user"].get("token"))
 
-    def kubectl(self, *arguments, stdin=None, kubeconfig=None, timeout_s=120):
+    def kubectl(self, *arguments, stdin=None, kubeconfig=None, timeout_s=300):
         """Runs kubectl and returns its standard output. Raises KubectlError."""
         arguments = [str(argument) for argument in arguments]
         environment = {**os.environ, "KUBECONFIG": str(kubeconfig or self.kubeconfig), "HOME": str(self.folder)}
@@ -202,7 +202,7 @@ class Cluster:
         found = json.loads(self.kubectl("get", kind, *([name] if name else []), "-n", namespace, "-o", "json"))
         return found if name else found["items"]
 
-    def wait(self, condition, what, timeout_s=60, every_s=0.05):
+    def wait(self, condition, what, timeout_s=180, every_s=0.05):
         """Calls condition() until it returns a true value, and returns that value. Fails with `what` after timeout_s."""
         deadline = time.monotonic() + timeout_s
         while True:

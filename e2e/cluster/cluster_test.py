@@ -86,12 +86,12 @@ class Works(WithCluster):
                      "template": {"metadata": {"labels": {"app": "web"}},
                                   "spec": {"containers": [{"name": "main", "image": "registry.local/none:1"}],
                                            "initContainers": [{"name": "init", "image": "registry.local/none:1"}]}}}}))
-        self.c.kubectl("wait", "deployment/web", "--for=condition=Available", "--timeout=60s")
+        self.c.kubectl("wait", "deployment/web", "--for=condition=Available", "--timeout=180s")
         pods = self.c.api.get("/api/v1/namespaces/default/pods?labelSelector=app%3Dweb")["items"]
         self.assertEqual(len(pods), 3)
         self.assertEqual(len({pod["status"]["podIP"] for pod in pods}), 3)
         self.assertEqual({condition(pod, "PodScheduled")["status"] for pod in pods}, {"True"})
-        self.c.kubectl("delete", "deployment", "web", "--timeout=60s")
+        self.c.kubectl("delete", "deployment", "web", "--timeout=180s")
 
     def test_a_gang_is_bound_as_a_whole_or_not_at_all(self):
         self.create(pod("in-the-way", gpus=8))
@@ -216,11 +216,11 @@ class Works(WithCluster):
         self.c.kubectl("label", "namespace", "strict", "pod-security.kubernetes.io/enforce=restricted")
         with self.assertRaisesRegex(ApiError, "violates PodSecurity"):
             self.create(pod("loose"), namespace="strict")
-        self.c.kubectl("delete", "namespace", "strict", "--timeout=60s")
+        self.c.kubectl("delete", "namespace", "strict", "--timeout=180s")
 
 
 class Nodes(WithCluster):
-    options = {"nodes": 2, "node_grace_s": 6, "eviction_s": 1, "gpus": 2, "rdma": {"openshift.io/mlnx": 1}}
+    options = {"nodes": 2, "node_grace_s": 12, "eviction_s": 1, "gpus": 2, "rdma": {"openshift.io/mlnx": 1}}
 
     def test_a_node_is_lost_and_comes_back(self):
         self.assertEqual(self.c.api.get("/api/v1/nodes/node-0")["status"]["allocatable"]["openshift.io/mlnx"], "1")
@@ -331,7 +331,7 @@ class Ends(unittest.TestCase):
     """No process is left, whichever process ends first."""
 
     def assert_nothing_left(self, folder):
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while (processes_of(folder) or folder.exists()) and time.monotonic() < deadline:
             time.sleep(0.05)
         self.assertEqual(processes_of(folder), [])
@@ -366,7 +366,7 @@ class Ends(unittest.TestCase):
     def test_the_test_is_killed_while_the_cluster_starts(self):
         folder = pathlib.Path(tempfile.mkdtemp(prefix="ringmaster-e2e-test-"))
         process, _ = self.child(f"print(flush=True); Cluster({str(folder)!r}).start(); signal.pause()")
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while not any("kube-apiserver" in words for words in processes_of(folder)):
             self.assertLess(time.monotonic(), deadline, "the API server is started")
             time.sleep(0.01)

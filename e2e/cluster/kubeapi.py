@@ -40,7 +40,7 @@ class Api:
         self._tls = ssl.create_default_context(cafile=ca_file)
         self._token = token
 
-    def request(self, method, path, body=None, content_type="application/json", timeout_s=30):
+    def request(self, method, path, body=None, content_type="application/json", timeout_s=120):
         """Sends one request and returns the decoded answer: a dict, or text if it is not JSON.
 
         Raises ApiError when the server answers with an error, OSError or http.client.HTTPException when it is unreachable.

@@ -31,7 +31,7 @@ class Kubectl(unittest.TestCase):
     def setUpClass(cls):
         cls.c = cls.enterClassContext(Cluster(components=["etcd", "apiserver"]))
         cls.c.kubectl("apply", "--server-side", "-f", CRD)
-        cls.c.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd/trainingjobs.ringmaster.dev")
+        cls.c.kubectl("wait", "--for=condition=Established", "--timeout=180s", "crd/trainingjobs.ringmaster.dev")
         # The API server lists the kind, and publishes the schema that `kubectl explain` reads, some time after that.
         cls.c.wait(lambda: "trainingjobs" in cls.c.kubectl("api-resources", "--api-group=ringmaster.dev", "--output=name"),
                    "the kind is listed")
@@ -117,11 +117,11 @@ class Kubectl(unittest.TestCase):
         path = self.create(native("wait"))
         environment = {"KUBECONFIG": str(self.c.kubeconfig), "HOME": str(self.c.folder)}
         waiting = subprocess.Popen([(self.c.folder / "binary").read_text().strip(), "kubectl", "wait", "tj/wait",
-                                    "--for=condition=Succeeded", "--timeout=60s"], env=environment, stdout=subprocess.PIPE)
+                                    "--for=condition=Succeeded", "--timeout=180s"], env=environment, stdout=subprocess.PIPE)
         self.addCleanup(waiting.kill)
         self.c.api.patch(path + "/status", {"status": {"observedGeneration": 1,
                                                          "conditions": [condition("Succeeded", "True")]}})
-        self.assertIn(b"condition met", waiting.communicate(timeout=60)[0])
+        self.assertIn(b"condition met", waiting.communicate(timeout=180)[0])
         self.assertEqual(waiting.returncode, 0)
 
     def test_managers_merge_lists_by_key(self):

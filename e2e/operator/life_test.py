@@ -19,7 +19,7 @@ class Life(unittest.TestCase):
         self.operator.must_live()
 
     def tearDown(self):
-        self.cluster.kubectl("delete", "tj", "--all", "--timeout=60s")
+        self.cluster.kubectl("delete", "tj", "--all", "--timeout=180s")
 
     def uid(self, name):
         return self.rig.job(name)["metadata"]["uid"]
@@ -49,7 +49,7 @@ class Life(unittest.TestCase):
         self.assertIn("4/4", values)
         for pod in pods:
             c.pod_exit("default", pod["metadata"]["name"], 0)
-        c.kubectl("wait", "--for=condition=Succeeded", f"tj/{name}", "--timeout=60s")
+        c.kubectl("wait", "--for=condition=Succeeded", f"tj/{name}", "--timeout=180s")
         rig.wait_phase(name, "Succeeded")
 
     def test_rank_0_may_decide(self):
@@ -59,7 +59,7 @@ class Life(unittest.TestCase):
         rig.wait_phase(name, "Running")
         c.pod_exit("default", "decides-1-2", 0)
         c.pod_exit("default", "decides-1-0", 0)
-        c.kubectl("wait", "--for=condition=Succeeded", f"tj/{name}", "--timeout=60s")
+        c.kubectl("wait", "--for=condition=Succeeded", f"tj/{name}", "--timeout=180s")
         reasons = {condition["type"]: condition["reason"] for condition in rig.status(name)["conditions"]}
         self.assertEqual(reasons["Succeeded"], "Rank0Succeeded")
         c.wait(lambda: [pod["metadata"]["name"] for pod in rig.pods(name)] == ["decides-1-0", "decides-1-2"],
@@ -103,7 +103,7 @@ class Life(unittest.TestCase):
         rig, c = self.rig, self.cluster
         name = rig.apply(job("gone", replicas=2))
         rig.wait_phase(name, "Running")
-        c.kubectl("delete", "tj", name, "--timeout=60s")
+        c.kubectl("delete", "tj", name, "--timeout=180s")
         c.wait(lambda: not rig.pods(name), "no pod is left")
         services = c.get("services")
         self.assertNotIn(name, [service["metadata"]["name"] for service in services])
@@ -113,11 +113,11 @@ class Life(unittest.TestCase):
         name = rig.apply(job("done", replicas=2))
         rig.wait_phase(name, "Running")
         c.pod_exit("default", "done-1-1", 0)
-        c.kubectl("delete", "pod", "done-1-1", "--timeout=60s")
+        c.kubectl("delete", "pod", "done-1-1", "--timeout=180s")
         self.assertEqual(rig.status(name)["ledger"]["succeeded"], "1")
         self.assertEqual([pod["metadata"]["name"] for pod in rig.live(name)], ["done-1-0"])
         c.pod_exit("default", "done-1-0", 0)
-        c.kubectl("wait", "--for=condition=Succeeded", f"tj/{name}", "--timeout=60s")
+        c.kubectl("wait", "--for=condition=Succeeded", f"tj/{name}", "--timeout=180s")
         self.assertEqual(rig.status(name)["attempt"], 1)
 
     def test_orphaned_workers_run_on(self):
@@ -125,10 +125,10 @@ class Life(unittest.TestCase):
         name = rig.apply(job("parent", replicas=2))
         rig.wait_phase(name, "Running")
         before = sorted(pod["metadata"]["uid"] for pod in rig.pods(name))
-        c.kubectl("delete", "tj", name, "--cascade=orphan", "--timeout=60s")
+        c.kubectl("delete", "tj", name, "--cascade=orphan", "--timeout=180s")
         c.wait(lambda: not any(pod["metadata"].get("finalizers") for pod in rig.pods(name)), "the operator has let go of them")
         self.assertEqual(sorted(pod["metadata"]["uid"] for pod in rig.live(name)), before)
-        c.kubectl("delete", "pod", "-l", f"ringmaster.dev/job={name}", "--timeout=60s")
+        c.kubectl("delete", "pod", "-l", f"ringmaster.dev/job={name}", "--timeout=180s")
         c.kubectl("delete", "service", f"workers-{name}")
 
     def test_foreign_pod_of_the_same_name_is_not_touched(self):
@@ -157,7 +157,7 @@ class Life(unittest.TestCase):
         self.assertEqual((pod["uid"], pod["ownerReferences"][0]["name"]), (before, "other-owner"))
         self.assertNotIn("deletionTimestamp", pod)
         c.kubectl("delete", "configmap", "other-owner")  # the garbage collector deletes the pod with it
-        rig.wait_phase(name, "Running", timeout_s=90)
+        rig.wait_phase(name, "Running", timeout_s=180)
 
     def test_a_job_that_only_the_operator_finds_invalid(self):
         rig, c = self.rig, self.cluster

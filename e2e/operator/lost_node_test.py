@@ -4,12 +4,12 @@
 import datetime
 import os
 import signal
-import socket
 import time
 import unittest
 
 from rendezvous_test import Agent
 from rig import STEADY, Cluster, Rig, job
+from supervisor import free_ports
 
 
 class LostNode(unittest.TestCase):
@@ -18,8 +18,7 @@ class LostNode(unittest.TestCase):
         # Unknown after 12 s without a heartbeat: later than the coordinator declares an agent unresponsive.
         cls.cluster = cls.enterClassContext(Cluster(nodes=3, node_grace_s=12))
         cls.rig = cls.enterClassContext(Rig(cls.cluster))
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            address = f"127.0.0.1:{probe.getsockname()[1]}"
+        address = f"127.0.0.1:{free_ports(1)[0]}"
         cls.operator = cls.rig.start(rendezvous_address=address, rendezvous_advertise=address, **STEADY).wait_leading()
 
     def start(self, name, replicas, **spec):
@@ -27,7 +26,7 @@ class LostNode(unittest.TestCase):
         container = {"name": "worker", "image": "registry.local/worker:1", "resources": {"limits": {"nvidia.com/gpu": 8}}}
         self.rig.apply(job(name, replicas=replicas, native=True, spec=spec,
                            workers={"min": 1, "template": {"spec": {"containers": [container]}}}))
-        self.addCleanup(self.cluster.kubectl, "delete", "tj", name, "--timeout=60s")
+        self.addCleanup(self.cluster.kubectl, "delete", "tj", name, "--timeout=180s")
         self.cluster.wait(lambda: self.rig.running(name, replicas), "the pods run")
         self.agents = {}
         for pod in self.rig.live(name):
@@ -63,7 +62,7 @@ class LostNode(unittest.TestCase):
         status = self.rig.status("loses")
         self.assertEqual((status["restarts"]["total"], status["restarts"].get("charged", 0)), (1, 0))
         self.agent_of(made)
-        found = self.cluster.wait(lambda: self.rig.status("loses").get("excludedNodes"), "the node is excluded", 90)
+        found = self.cluster.wait(lambda: self.rig.status("loses").get("excludedNodes"), "the node is excluded", 180)
         self.assertEqual([(item["name"], item["reason"]) for item in found], [(node, "NodeUnreachable")])
         status = self.rig.status("loses")
         self.assertEqual(status["lastFailure"]["reason"], "NodeUnreachable")
@@ -86,7 +85,7 @@ class LostNode(unittest.TestCase):
         node = lost["spec"]["nodeName"]
         self.addCleanup(self.cluster.find_node, node)
         self.cluster.lose_node(node)
-        self.cluster.wait(lambda: self.unheard_for(node) > 3 * limit_s, "the node is unreachable", 90)
+        self.cluster.wait(lambda: self.unheard_for(node) > 3 * limit_s, "the node is unreachable", 180)
         self.assertEqual([pod["metadata"]["uid"] for pod in self.rig.live("heard")], [pod["metadata"]["uid"] for pod in before])
         self.assertEqual(self.rig.status("heard").get("restarts", {}).get("total", 0), 0)
         self.freeze(lost)
@@ -100,10 +99,10 @@ class LostNode(unittest.TestCase):
         self.addCleanup(self.cluster.find_node, node)
         self.cluster.lose_node(node)
         self.freeze(lost)
-        found = self.cluster.wait(lambda: self.rig.status("back").get("excludedNodes"), "the node is lost", 90)
+        found = self.cluster.wait(lambda: self.rig.status("back").get("excludedNodes"), "the node is lost", 180)
         self.assertEqual([(item["name"], item["effect"]) for item in found], [(node, "PreferNoSchedule")])
         self.cluster.find_node(node)
-        self.cluster.wait(lambda: self.rig.running("back", 3), "all pods run", 90)
+        self.cluster.wait(lambda: self.rig.running("back", 3), "all pods run", 180)
         self.assertIn(node, [pod["spec"]["nodeName"] for pod in self.rig.live("back")])
         self.assertEqual(self.rig.status("back")["restarts"].get("charged", 0), 0)
 
@@ -123,14 +122,14 @@ class LostNode(unittest.TestCase):
         container = {"name": "worker", "image": "registry.local/worker:1", "resources": {"limits": {"nvidia.com/gpu": 8}}}
         rig.apply(job("peers", replicas=2, workers={"template": {"spec": {"containers": [container]}}},
                       spec={"health": {"unreachableNodeSeconds": 5}}))
-        self.addCleanup(c.kubectl, "delete", "tj", "peers", "--timeout=60s")
+        self.addCleanup(c.kubectl, "delete", "tj", "peers", "--timeout=180s")
         c.wait(lambda: rig.running("peers", 2), "the pods run")
         nodes = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in rig.live("peers")}
         lost = nodes["peers-1-1"]
         self.addCleanup(c.find_node, lost)
         c.lose_node(lost)
         c.pod_exit("default", "peers-1-0", 1, "connection reset by peer")
-        c.wait(lambda: rig.status("peers").get("attempt") == 2 and rig.running("peers", 2), "the second attempt", 90)
+        c.wait(lambda: rig.status("peers").get("attempt") == 2 and rig.running("peers", 2), "the second attempt", 180)
         status = rig.status("peers")
         self.assertEqual((status["restarts"]["total"], status["restarts"].get("charged", 0)), (1, 0))
         self.assertEqual([(item["name"], item["reason"]) for item in status["excludedNodes"]], [(lost, "NodeUnreachable")])

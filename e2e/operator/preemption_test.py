@@ -29,7 +29,7 @@ class Preemption(unittest.TestCase):
         self.operator.must_live()
 
     def tearDown(self):
-        self.cluster.kubectl("delete", "tj", "--all", "--timeout=60s")
+        self.cluster.kubectl("delete", "tj", "--all", "--timeout=180s")
 
     def names(self, name):
         return [pod["metadata"]["name"] for pod in self.rig.live(name)]

@@ -15,6 +15,7 @@ import unittest
 
 from agent_environment import agent_container, agent_environment
 from rig import BIN, Cluster, Rig, job
+from supervisor import free_ports
 
 FAKE_TRAINER = os.environ.get("RINGMASTER_FAKE_TRAINER", "")
 
@@ -51,8 +52,7 @@ class Rendezvous(unittest.TestCase):
     def setUpClass(cls):
         cls.cluster = cls.enterClassContext(Cluster(nodes=2))
         cls.rig = cls.enterClassContext(Rig(cls.cluster))
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            cls.port = probe.getsockname()[1]
+        cls.port, = free_ports(1)
         # Every leader listens on the same port, as behind a Service.
         address = f"127.0.0.1:{cls.port}"
         cls.flags = {"rendezvous_address": address, "rendezvous_advertise": address}
@@ -62,6 +62,12 @@ class Rendezvous(unittest.TestCase):
         agent = Agent(self.rig, pod, self.rig.folder, **more)
         self.addCleanup(agent.end)
         return agent
+
+    def another_leader(self):
+        self.operator.kill9()
+        # The next one does not wait until the Lease expires.
+        self.cluster.kubectl("delete", "lease", "ringmaster-operator", "-n", "ringmaster-system", "--ignore-not-found")
+        type(self).operator = self.rig.start(**self.flags).wait_leading()
 
     def config_map(self, pod):
         name = next(source["configMap"]["name"] for volume in pod["spec"]["volumes"]
@@ -77,7 +83,7 @@ class Rendezvous(unittest.TestCase):
         pods = self.start("forms")
         agents = [self.agent(pod) for pod in pods]
         self.cluster.wait(lambda: all("connected to the coordinator" in a.log for a in agents), "both are connected",
-                          timeout_s=60)
+                          timeout_s=180)
         found = self.rig.wait_condition("forms", "FabricReady")
         self.assertEqual(found["reason"], "GangFormed")
         self.assertGreater(self.rig.status("forms")["generation"], 0)
@@ -93,8 +99,7 @@ class Rendezvous(unittest.TestCase):
             self.assertEqual(agent.log.count("connected to the coordinator"), 1, agent.log)
             self.assertEqual(agent.log.count("connected to the relay"), 3, agent.log)
         generation = self.rig.status("slots")["generation"]
-        self.operator.kill9()
-        type(self).operator = self.rig.start(**self.flags).wait_leading()
+        self.another_leader()
         self.cluster.wait(lambda: self.rig.status("slots")["generation"] > generation, "a generation of the new leader")
         self.rig.wait_condition("slots", "FabricReady")
         self.assertEqual(self.rig.status("slots")["attempt"], 1)
@@ -150,12 +155,11 @@ class Rendezvous(unittest.TestCase):
                 fresh.rename(agent.folder / "ca.crt")
             return bundle
 
-        self.cluster.wait(lambda: bundle().count("BEGIN CERTIFICATE") == 2, "the bundle has the next authority", 120, every_s=0.5)
-        self.cluster.wait(lambda: first not in bundle(), "the bundle has dropped the first authority", 120, every_s=0.5)
-        self.operator.kill9()
-        type(self).operator = self.rig.start(**self.flags).wait_leading()
+        self.cluster.wait(lambda: bundle().count("BEGIN CERTIFICATE") == 2, "the bundle has the next authority", 300, every_s=0.5)
+        self.cluster.wait(lambda: first not in bundle(), "the bundle has dropped the first authority", 300, every_s=0.5)
+        self.another_leader()
         self.cluster.wait(lambda: bundle() and self.rig.status("rotates")["generation"] > before,
-                          "the agents have found the next leader", 60, every_s=0.5)
+                          "the agents have found the next leader", 180, every_s=0.5)
         self.rig.wait_condition("rotates", "FabricReady")
         self.assertTrue(all(a.process.poll() is None for a in agents))
         self.assertEqual(self.rig.status("rotates")["attempt"], 1)
@@ -166,24 +170,22 @@ class Rendezvous(unittest.TestCase):
         pods = self.start("gone")
         agents = [self.agent(pod) for pod in pods]
         self.rig.wait_condition("gone", "FabricReady")
-        self.cluster.kubectl("delete", "tj", "gone", "--cascade=orphan", "--timeout=60s")
-        self.assertEqual([agent.process.wait(60) for agent in agents], [75, 75])
+        self.cluster.kubectl("delete", "tj", "gone", "--cascade=orphan", "--timeout=180s")
+        self.assertEqual([agent.process.wait(180) for agent in agents], [75, 75])
         # One that was not connected then asks a leader that has never heard of the job.
-        self.operator.kill9()
-        type(self).operator = self.rig.start(**self.flags).wait_leading()
+        self.another_leader()
         late = self.agent(pods[0])
-        self.assertEqual(late.process.wait(60), 75, late.log)
+        self.assertEqual(late.process.wait(180), 75, late.log)
         self.assertIn("the job default/gone of pod gone-1-0 is gone", late.log)
         self.assertEqual(len(self.rig.live("gone")), 2, "the operator deletes none of them")
-        self.cluster.kubectl("delete", "pod", "-l", "ringmaster.dev/job=gone", "--timeout=60s")
+        self.cluster.kubectl("delete", "pod", "-l", "ringmaster.dev/job=gone", "--timeout=180s")
 
     def test_agents_find_the_next_leader(self):
         pods = self.start("moves")
         agents = [self.agent(pod) for pod in pods]
         self.rig.wait_condition("moves", "FabricReady")
         before = self.cluster.wait(lambda: self.rig.status("moves").get("generation"), "a generation")
-        self.operator.kill9()
-        type(self).operator = self.rig.start(**self.flags).wait_leading()
+        self.another_leader()
         self.cluster.wait(lambda: self.rig.status("moves")["generation"] > before, "a generation of the new leader")
         self.rig.wait_condition("moves", "FabricReady")
         self.assertTrue(all(a.process.poll() is None for a in agents))

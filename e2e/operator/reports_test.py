@@ -37,8 +37,8 @@ class Reports(unittest.TestCase):
 
     def tearDown(self):
         self.operator.resume()
-        self.cluster.kubectl("delete", "tj", "--all", "--timeout=60s")
-        self.cluster.kubectl("delete", "pods", "--all", "--grace-period=0", "--force", "--timeout=60s")
+        self.cluster.kubectl("delete", "tj", "--all", "--timeout=180s")
+        self.cluster.kubectl("delete", "pods", "--all", "--grace-period=0", "--force", "--timeout=180s")
 
     def another_leader(self):
         self.operator.kill9()
@@ -49,7 +49,7 @@ class Reports(unittest.TestCase):
         cpu = {"template": {"spec": {"containers": [{"name": "worker", "image": "registry.local/worker:1"}]}}}
         probe = self.rig.apply(job("probe", replicas=1, workers=cpu))
         self.rig.wait_phase(probe, "Running")
-        self.cluster.kubectl("delete", "tj", probe, "--timeout=60s")
+        self.cluster.kubectl("delete", "tj", probe, "--timeout=180s")
 
     def test_failures_whose_pods_are_deleted_at_once_use_up_the_budget(self):
         rig, c = self.rig, self.cluster
@@ -112,7 +112,7 @@ class Reports(unittest.TestCase):
         """A PodGroup without pods would hold quota of its queue."""
         rig, c = self.rig, self.cluster
         c.apply_text(json.dumps(VOLCANO))
-        self.addCleanup(c.kubectl, "delete", "crd", VOLCANO["metadata"]["name"], "--timeout=60s")
+        self.addCleanup(c.kubectl, "delete", "crd", VOLCANO["metadata"]["name"], "--timeout=180s")
         path = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
 
         def groups(name):
@@ -168,7 +168,7 @@ class Reports(unittest.TestCase):
                 self.assertEqual(c.get("pod", "filler")["status"]["phase"], "Running")
                 self.assertEqual(rig.status(name).get("restarts", {}).get("charged", 0), 0)
                 c.kubectl("delete", "pod", "filler", "--grace-period=0", "--force")
-                c.kubectl("delete", "tj", name, "--timeout=60s")
+                c.kubectl("delete", "tj", name, "--timeout=180s")
 
     def test_a_program_that_ignores_the_signal_does_not_meet_the_next_attempt(self):
         """Its pod is deleted by force, and the kubelet has not reported its end: no pod of another attempt is created."""
@@ -207,7 +207,7 @@ class Reports(unittest.TestCase):
         c.wait(lambda: any(pod["metadata"]["uid"] != uid and pod["metadata"]["name"].endswith("-1") for pod in rig.live(name)),
                "the replacement, whose agent never starts")
         c.kubectl("patch", "tj", name, "--type=merge", "-p", '{"spec":{"suspend":true}}')
-        rig.wait_phase(name, "Suspended", timeout_s=60)
+        rig.wait_phase(name, "Suspended", timeout_s=180)
         self.assertEqual(rig.live(name), [])
 
     def test_torchrun_with_one_of_two_nodes(self):
@@ -224,7 +224,7 @@ class Reports(unittest.TestCase):
         folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         pods = AgentPods(rig, name, folder, RINGMASTER_ADDRESS="127.0.0.1", RINGMASTER_SOCKET_FOLDER=str(folder))
         self.addCleanup(pods.end)
-        pods.wait(lambda: pods.logs().count("nodes=2") == 2, "both programs run", 60)
+        pods.wait(lambda: pods.logs().count("nodes=2") == 2, "both programs run", 180)
         lost = rig.pods(name)[1]
         c.kubectl("cordon", lost["spec"]["nodeName"])
         self.addCleanup(c.kubectl, "uncordon", lost["spec"]["nodeName"])

@@ -20,7 +20,7 @@ class Tenants(unittest.TestCase):
         self.operator.must_live()
 
     def tearDown(self):
-        self.cluster.kubectl("delete", "tj", "--all", "--timeout=60s")
+        self.cluster.kubectl("delete", "tj", "--all", "--timeout=180s")
 
     def test_a_newer_crd_disturbs_no_job(self):
         """The server sets new defaults in stored jobs, and keeps the new fields of the status."""
@@ -67,7 +67,7 @@ class Tenants(unittest.TestCase):
             self.assertIn("down.example.com", found["message"])
         finally:
             c.kubectl("delete", "validatingwebhookconfiguration", "down")
-        rig.wait_phase(name, "Running", timeout_s=90)
+        rig.wait_phase(name, "Running", timeout_s=180)
 
     def test_a_quota_that_is_too_small_is_named(self):
         rig, c = self.rig, self.cluster
@@ -81,7 +81,7 @@ class Tenants(unittest.TestCase):
             self.assertIn("small", found["message"])
         finally:
             c.kubectl("delete", "quota", "small")
-        rig.wait_phase(name, "Running", timeout_s=90)
+        rig.wait_phase(name, "Running", timeout_s=180)
 
 
 if __name__ == "__main__":

@@ -4,11 +4,11 @@ happens when no domain has room, or no node has the label."""
 
 import json
 import re
-import socket
 import unittest
 
 from rendezvous_test import FAKE_TRAINER, Agent
 from rig import STEADY, Cluster, Rig, job
+from supervisor import free_ports
 
 LEAF = "example.com/leaf"
 LEAVES = {"small": ["node-0", "node-1"], "middle": ["node-2", "node-3", "node-4"], "large": ["node-5", "node-6", "node-7", "node-8"]}
@@ -30,15 +30,14 @@ class Topology(unittest.TestCase):
         for node, leaf in LEAF_OF.items():
             cls.cluster.api.patch(f"/api/v1/nodes/{node}", {"metadata": {"labels": {LEAF: leaf}}})
         cls.rig = cls.enterClassContext(Rig(cls.cluster))
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            address = f"127.0.0.1:{probe.getsockname()[1]}"
+        address = f"127.0.0.1:{free_ports(1)[0]}"
         cls.operator = cls.rig.start(rendezvous_address=address, rendezvous_advertise=address, **STEADY).wait_leading()
 
     def setUp(self):
         self.operator.must_live()
 
     def tearDown(self):
-        self.cluster.kubectl("delete", "tj", "--all", "--timeout=60s")
+        self.cluster.kubectl("delete", "tj", "--all", "--timeout=180s")
         self.cluster.wait(lambda: not self.cluster.get("pods"), "no pods are left")
 
     def leaves(self, name):
@@ -169,7 +168,7 @@ class Topology(unittest.TestCase):
             names = [rig.apply(near(f"{key}-{i}", size, **topology)) for i, size in enumerate((4, 3, 2))]
             one = [len(set(self.running(name, size))) == 1 for name, size in zip(names, (4, 3, 2))]
             shares[key] = sum(one) / len(one)
-            c.kubectl("delete", "tj", "--all", "--timeout=60s")
+            c.kubectl("delete", "tj", "--all", "--timeout=180s")
             c.wait(lambda: not c.get("pods"), "no pods are left")
         print(f"share of gangs in one domain: {shares}")
         self.assertEqual(shares["with"], 1.0)

@@ -14,6 +14,8 @@ some steps. `place`: every rank prints a line and
 writes its variables to CHECKPOINT.INCARNATION.RANK, and the last one fails after some steps. `save`: on SIGTERM, every rank
 writes CHECKPOINT.saved.RANK with the help of a process that SIGTERM ends. `signals`: every rank waits for SIGNALS before it
 ends, and writes CHECKPOINT.signals.RANK.
+
+While CHECKPOINT.hold exists, every rank waits after the step that the file names: the test decides when the program goes on.
 """
 
 import datetime
@@ -161,6 +163,16 @@ def report(fault, step, steps, loss):
         print(json.dumps({"step": step, "loss": loss, "total_steps": steps, "samples": WORLD}))
 
 
+def wait_while_held(checkpoint, step):
+    while True:
+        try:
+            if step <= int(checkpoint.with_suffix(".hold").read_text() or 0):  # empty while the test writes it
+                return
+        except FileNotFoundError:
+            return
+        time.sleep(0.01)
+
+
 def compute(seconds):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -187,6 +199,7 @@ def main():
     if RANK == 1 and first == 0 and not orphaned:
         fail(fault, checkpoint)
     for step in range(first + 1, steps + 1):
+        wait_while_held(checkpoint, step)
         if RANK == 1 and first == 0:
             fail_later(fault, step)
         if RANK == WORLD - 1 and first == 0 and fault == "place" and step == 50:
