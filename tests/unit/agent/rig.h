@@ -20,7 +20,7 @@
 namespace ringmaster::agent {
 
 // Long enough for a busy machine; only reached by a failing test.
-inline constexpr Duration kPatience = seconds(30);
+inline constexpr Duration kPatience = seconds(120);
 
 // Polls `condition` every few milliseconds until it holds (returns true) or `limit` has passed.
 bool Eventually(const std::function<bool()>& condition, Duration limit = kPatience);

@@ -40,7 +40,7 @@ class ServerTest : public testing::Test {
   }
   void AwaitPhase(GangPhase phase) {
     std::unique_lock lock(mutex_);
-    EXPECT_TRUE(changed_.wait_for(lock, std::chrono::seconds(20), [&] { return report_.phase == phase; }));
+    EXPECT_TRUE(changed_.wait_for(lock, std::chrono::seconds(120), [&] { return report_.phase == phase; }));
   }
   static ServerOptions Options() {
     ServerOptions options;
@@ -166,7 +166,7 @@ class FakeAuthenticator {
   }
   Hello AwaitQuestion() {
     std::unique_lock lock(mutex_);
-    EXPECT_TRUE(asked_.wait_for(lock, std::chrono::seconds(20), [&] { return done_ != nullptr; }));
+    EXPECT_TRUE(asked_.wait_for(lock, std::chrono::seconds(120), [&] { return done_ != nullptr; }));
     return hello_;
   }
   void Answer(const Status& verdict) { std::exchange(done_, nullptr)(verdict); }
@@ -227,7 +227,7 @@ class FloodTest : public ServerTest {
   }
   // Retries until it is authenticated: the server's thread lowers the count later.
   void Enter() {
-    const Time limit = Now() + seconds(20);
+    const Time limit = Now() + seconds(120);
     for (;;) {
       ASSERT_LT(Now(), limit) << "no connection is authenticated any more";
       Client client(server_->port());

@@ -42,13 +42,13 @@ class AgentChannelTest : public testing::Test {
   }
   template <class T>
   T Next() {
-    const auto order = channel_->WaitForOrder(seconds(20));
+    const auto order = channel_->WaitForOrder(seconds(120));
     const T* const found = order.has_value() ? std::get_if<T>(&*order) : nullptr;
     EXPECT_NE(found, nullptr) << "another order";
     return found == nullptr ? T{} : *found;
   }
   void AwaitBoundary() {
-    const Time deadline = Now() + seconds(20);
+    const Time deadline = Now() + seconds(120);
     while (!channel_->boundary_wanted() && Now() < deadline) std::this_thread::yield();
     ASSERT_TRUE(channel_->boundary_wanted());
   }
@@ -81,7 +81,7 @@ TEST_F(AgentChannelTest, ABoundaryOrderThatComesBetweenTheTwoStepsOfABeginIsKept
 
 TEST_F(AgentChannelTest, AnAbortReplacesBoth) {
   Take({Formed(8), Prepare{9, Urgency::kBoundary}, Prepare{kLast + 1, Urgency::kAbort}});
-  ASSERT_EQ(taken_.get_future().wait_for(seconds(20)), std::future_status::ready);
+  ASSERT_EQ(taken_.get_future().wait_for(seconds(120)), std::future_status::ready);
   EXPECT_EQ(Next<Prepare>().generation, kLast + 1);
   EXPECT_FALSE(channel_->Begin(8));
   EXPECT_FALSE(channel_->WaitForOrder(Duration::zero()).has_value());

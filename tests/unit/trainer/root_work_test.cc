@@ -17,7 +17,7 @@ namespace ringmaster::trainer {
 namespace {
 
 constexpr int kWorld = 3;
-constexpr Duration kTimeout = milliseconds(600);  // of collectives
+constexpr Duration kTimeout = seconds(2);  // of collectives
 
 // Three ranks, threads of this process, whose rank 0 has work.
 class WaitForRootTest : public ::testing::Test {
