@@ -39,6 +39,7 @@ void AddConvert(CLI::App& app, int& exit_code);
 void AddUi(CLI::App& app, int& exit_code);
 void AddSample(CLI::App& app, int& exit_code);
 void AddExport(CLI::App& app, int& exit_code);
+void AddCheckpoints(CLI::App& app, int& exit_code);
 void AddDevices(CLI::App& app, int& exit_code);
 void AddCrd(CLI::App& app, int& exit_code);
 void AddPlot(CLI::App& app, int& exit_code);

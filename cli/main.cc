@@ -83,6 +83,7 @@ int Main(int argc, char** argv) {
   AddUi(app, exit_code);
   AddSample(app, exit_code);
   AddExport(app, exit_code);
+  AddCheckpoints(app, exit_code);
   AddDevices(app, exit_code);
   AddPlot(app, exit_code);
   AddRender(app, exit_code);

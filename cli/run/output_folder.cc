@@ -2,15 +2,12 @@
 
 #include "cli/run/output_folder.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <system_error>
@@ -18,8 +15,7 @@
 #include <vector>
 
 #include "base/file.h"
-#include "base/log.h"
-#include "base/open_file.h"
+#include "base/pid_lock.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/names.h"
 
@@ -77,24 +73,12 @@ Status CheckWritable(const std::string& folder) {
 
 // `remedy`: for a folder that another run uses.
 Result<Fd> TakeLock(const std::string& folder, const std::string& name, const std::string& remedy) {
-  const std::string path = folder + "/" + name;
-  Fd lock = OpenFile(path, O_RDWR | O_CREAT, 0644);
-  if (!lock.valid()) return Unusable(folder, ErrnoError("open " + path, errno).message, kRemedy);
-  const int outcome = WithoutInterrupts([&] { return ::flock(lock.get(), LOCK_EX | LOCK_NB); });
-  if (outcome != 0 && errno == EWOULDBLOCK) {
-    auto owner = ReadFile(path, 64);
-    return Unusable(
-        folder, fmt::format("in use by another `ringmaster run` (pid {})", owner.ok() ? *owner : "unknown"),
-        "wait for it, stop it, or " + remedy);
-  }
-  if (outcome != 0)
-    log::Warn("{}: the file system has no locks ({}): another run in the folder would not be noticed", folder,
-              std::strerror(errno));
-  const std::string pid = std::to_string(::getpid());
-  if (WithoutInterrupts([&] { return ::ftruncate(lock.get(), 0); }) != 0 ||
-      WithoutInterrupts([&] { return ::pwrite(lock.get(), pid.data(), pid.size(), 0); }) < 0)
-    return Unusable(folder, ErrnoError("write " + path, errno).message, kRemedy);
-  return lock;
+  Result<Fd> lock = TakePidLock(folder + "/" + name);
+  if (lock.ok()) return lock;
+  if (lock.error().code != Code::kConflict) return Unusable(folder, lock.error().message, kRemedy);
+  return Unusable(folder,
+                  fmt::format("in use by another `ringmaster` process (pid {})", lock.error().message),
+                  "wait for it, stop it, or " + remedy);
 }
 
 bool IsBelow(const std::string& path, const std::string& folder) {

@@ -3,44 +3,15 @@
 #include "cli/weights/checkpoint_model.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <thread>
 
-#include "base/file.h"
 #include "cli/plot/progress_bar.h"
+#include "cli/weights/checkpoint_folder.h"
 #include "worker/trainer/run_config.h"
 
 namespace ringmaster::cli {
-namespace {
-
-constexpr size_t kMaxPath = 4096;
-
-// Errors: those of a disk. A path that does not exist is no folder.
-Result<bool> IsFolder(const std::string& path) {
-  std::error_code error;
-  const bool is = std::filesystem::is_directory(path, error);
-  if (!error || error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory)
-    return is;
-  return ErrnoError("look at " + path, error.value());
-}
-
-// The output folder of a run has its checkpoints in a subfolder, or names their folder.
-Result<std::string> Resolve(const std::string& path) {
-  const auto elsewhere = ReadFile(path + "/checkpoint_path", kMaxPath);
-  if (!elsewhere.ok() && elsewhere.error().code != Code::kNotFound) return elsewhere.error();
-  if (elsewhere.ok()) {
-    RM_ASSIGN(const bool there, IsFolder(*elsewhere));
-    if (there) return *elsewhere;
-  }
-  const std::string inside = path + "/checkpoints";
-  RM_ASSIGN(const bool has_folder, IsFolder(inside));
-  return has_folder ? inside : path;
-}
-
-}  // namespace
 
 Result<CheckpointModel> CheckpointModel::Load(const std::string& path, int samples) {
   RM_ASSIGN(const bool is_folder, IsFolder(path));
@@ -48,7 +19,7 @@ Result<CheckpointModel> CheckpointModel::Load(const std::string& path, int sampl
     return Error{Code::kNotFound,
                  path + ": no such checkpoint; give a step-... folder or the --out folder of a run"};
   CheckpointModel result;
-  RM_ASSIGN(const std::string folder, Resolve(path));
+  RM_ASSIGN(const std::string folder, CheckpointsOf(path));
   {
     ProgressBar bar("loading the checkpoint");
     RM_ASSIGN(result.loaded_, checkpoint::Load(folder, bar.counter()));

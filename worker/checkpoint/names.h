@@ -15,8 +15,9 @@ inline constexpr std::string_view kLockName = "LOCK";  // in a temporary folder
 // Next to the checkpoints. Not ".lock", which `ringmaster run` holds in its output folder: users may give
 // both the same folder.
 inline constexpr std::string_view kFolderLockName = ".checkpoints.lock";
-inline constexpr std::string_view kRunLockName = ".run.lock";  // held by `ringmaster run` while it runs
-inline constexpr std::string_view kAttemptName = ".attempt";   // attempt.h
+inline constexpr std::string_view kRunLockName = ".run.lock";       // held by `ringmaster run` while it runs
+inline constexpr std::string_view kAttemptName = ".attempt";        // attempt.h
+inline constexpr std::string_view kDataHashesName = "data-hashes";  // the workers' hashes of the data
 
 std::string StepName(int64_t step);                           // "step-000000000300"
 std::optional<int64_t> ParseStepName(std::string_view name);  // only the output of StepName

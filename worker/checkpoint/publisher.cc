@@ -36,6 +36,45 @@ Publisher::Publisher(FileSystem* files, std::string folder, int keep, std::strin
 }
 
 Status Publisher::Publish(const Copy& copy) {
+  return Publish(copy, [this, &copy](const std::string& folder) -> Result<std::vector<ArrayEntry>> {
+    std::vector<ArrayEntry> arrays;
+    int64_t next_chunk = 0;
+    for (const Copy::Array& array : copy.arrays) {
+      RM_ASSIGN(ArrayEntry entry, WriteArray(array, folder, &next_chunk));
+      arrays.push_back(std::move(entry));
+    }
+    return arrays;
+  });
+}
+
+Status Publisher::PublishCopyOf(const std::string& source, const Manifest& manifest, WorkCounter* counter) {
+  Copy copy;
+  copy.step = manifest.step;
+  copy.model = manifest.model;
+  copy.meta = manifest.meta;
+  copy.state = manifest.state;
+  int64_t total = 0;
+  for (const ArrayEntry& array : manifest.arrays) total += array.bytes;
+  if (counter != nullptr) counter->Begin(total);
+  return Publish(copy, [&](const std::string& folder) -> Result<std::vector<ArrayEntry>> {
+    for (const ArrayEntry& array : manifest.arrays) {
+      for (const Chunk& chunk : array.chunks) {
+        RM_TRY(CopyChunk(source, chunk, folder));
+        if (counter != nullptr) counter->Add(chunk.bytes);
+      }
+    }
+    return manifest.arrays;
+  });
+}
+
+Status Publisher::CopyChunk(const std::string& source, const Chunk& chunk, const std::string& folder) {
+  RM_TRY(CheckSize(source, chunk));
+  std::vector<std::byte> bytes(static_cast<size_t>(chunk.bytes));
+  RM_TRY(ReadChunk(source, chunk, bytes));
+  return WriteFile(folder + "/" + chunk.file, bytes);
+}
+
+Status Publisher::Publish(const Copy& copy, const WriteArrays& write_arrays) {
   const std::string context = fmt::format("checkpoint of step {}", copy.step);
   RM_ASSIGN(const bool good, IsGood(copy));
   if (good) {
@@ -45,7 +84,7 @@ Status Publisher::Publish(const Copy& copy) {
   } else {
     if (const Status owner = CheckOwner(copy); !owner.ok()) return owner.error().In(context);
     RM_ASSIGN(Temporary temporary, Temporary::Create(files_, folder_, copy.step, unique_));
-    Status written = Write(copy, temporary.path());
+    Status written = Write(copy, temporary.path(), write_arrays);
     if (written.ok()) {
       const FolderLock lock(folder_);
       written = MoveIntoPlace(&temporary, copy);
@@ -81,14 +120,10 @@ Status Publisher::CheckOwner(const Copy& copy) const {
                   folder_, owner)};
 }
 
-Status Publisher::Write(const Copy& copy, const std::string& folder) {
+Status Publisher::Write(const Copy& copy, const std::string& folder, const WriteArrays& write_arrays) {
   Manifest manifest{
       .step = copy.step, .model = copy.model, .state = copy.state, .meta = copy.meta, .arrays = {}};
-  int64_t next_chunk = 0;
-  for (const Copy::Array& array : copy.arrays) {
-    RM_ASSIGN(ArrayEntry entry, WriteArray(array, folder, &next_chunk));
-    manifest.arrays.push_back(std::move(entry));
-  }
+  RM_ASSIGN(manifest.arrays, write_arrays(folder));
   RM_TRY(files_->SyncFolder(folder));
   const std::string path = folder + "/" + std::string(kManifestName);
   const std::string text = EncodeManifest(manifest);

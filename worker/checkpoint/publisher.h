@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <set>
 #include <span>
@@ -13,6 +14,7 @@
 
 #include "base/json.h"
 #include "base/result.h"
+#include "base/work_counter.h"
 #include "worker/checkpoint/file_system.h"
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/temporary.h"
@@ -48,8 +50,17 @@ class Publisher {
   // nothing has changed.
   Status Publish(const Copy& copy);
 
+  // As Publish, of the state in the folder `source`, another checkpoint, described by `manifest`. Reads,
+  // verifies and writes one chunk at a time. Errors: also kCorrupt, with the damaged chunk. `counter`: of the
+  // bytes.
+  Status PublishCopyOf(const std::string& source, const Manifest& manifest, WorkCounter* counter = nullptr);
+
  private:
-  Status Write(const Copy& copy, const std::string& folder);
+  // Writes the arrays into a folder and describes them.
+  using WriteArrays = std::function<Result<std::vector<ArrayEntry>>(const std::string& folder)>;
+  Status Publish(const Copy& copy, const WriteArrays& write_arrays);
+  Status Write(const Copy& copy, const std::string& folder, const WriteArrays& write_arrays);
+  Status CopyChunk(const std::string& source, const Chunk& chunk, const std::string& folder);
   Result<ArrayEntry> WriteArray(const Copy::Array& array, const std::string& folder, int64_t* next_chunk);
   Status WriteFile(const std::string& path, std::span<const std::byte> bytes);
   // REQUIRES: the lock of the folder is held.

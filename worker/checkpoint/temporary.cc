@@ -28,8 +28,8 @@ constexpr time_t kStaleWithoutLocks_s = 24 * 60 * 60;
 
 enum class Lock { kTaken, kHeldByAnother, kUnsupported };
 
-Lock TryLock(const Fd& file) {
-  while (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+Lock TryLock(const Fd& file, int kind = LOCK_EX) {
+  while (::flock(file.get(), kind | LOCK_NB) != 0) {
     if (errno != EINTR) return errno == EWOULDBLOCK ? Lock::kHeldByAnother : Lock::kUnsupported;
   }
   return Lock::kTaken;
@@ -92,7 +92,7 @@ FolderLock::FolderLock(const std::string& parent, Duration limit)
     std::this_thread::sleep_for(milliseconds(2));
   }
   stuck_ = true;
-  log::Warn("checkpoint: another writer has locked {} for {} s; continuing without the lock", parent,
+  log::Warn("checkpoint: another writer has locked {} for {} s; not waiting any longer", parent,
             ToSeconds(limit));
 }
 
@@ -148,11 +148,22 @@ Status RemoveWithFiles(FileSystem* files, const std::string& path, Fd* lock) {
   return GoneIsFine(removed);
 }
 
-bool IsDiscardable(const std::string& parent, int64_t step) {
-  const std::string path = parent + "/" + StepName(step);
-  if (!IsRealFolder(path)) return false;
-  const std::vector<std::string> names = NamesIn(path);
+bool IsOfWriter(const std::string& folder) {
+  if (!IsRealFolder(folder)) return false;
+  const std::vector<std::string> names = NamesIn(folder);
   return names.empty() || std::any_of(names.begin(), names.end(), IsOurFile);
+}
+
+bool HasLiveWriter(const std::string& folder) {
+  const Fd lock = OpenFile(folder + "/" + std::string(kLockName), O_RDONLY | O_NOFOLLOW);
+  if (!lock.valid()) return false;
+  // A shared lock, for a moment: a sweep in another process leaves the folder to a later one.
+  const Lock locked = TryLock(lock, LOCK_SH);
+  return locked == Lock::kHeldByAnother || (locked == Lock::kUnsupported && !UntouchedForLong(folder));
+}
+
+bool IsDiscardable(const std::string& parent, int64_t step) {
+  return IsOfWriter(parent + "/" + StepName(step));
 }
 
 Status Discard(FileSystem* files, const std::string& parent, int64_t step, std::string_view unique) {
@@ -174,10 +185,7 @@ void Sweep(FileSystem* files, const std::string& parent) {
   for (const std::string& name : NamesIn(parent)) {
     if (!IsTemporaryName(name)) continue;
     const std::string folder = parent + "/" + name;
-    if (!IsRealFolder(folder)) continue;
-    const std::vector<std::string> names = NamesIn(folder);
-    if (!names.empty() && std::none_of(names.begin(), names.end(), IsOurFile))
-      continue;  // no file of a writer
+    if (!IsOfWriter(folder)) continue;
     const std::string lock_path = folder + "/" + std::string(kLockName);
     // O_CREAT: a writer that has created the folder, but not yet its lock, finds it locked and takes another
     // name.

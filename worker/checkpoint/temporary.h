@@ -34,6 +34,8 @@ class FolderLock {
   // If the holder is stuck, lets later locks of the folder ignore it. REQUIRES: what the holder may still do
   // is harmless.
   void IgnoreHolder() const;
+  // Returns whether the lock was not obtained, because the holder is stuck.
+  bool stuck() const { return stuck_; }
 
  private:
   const std::string path_;
@@ -64,6 +66,13 @@ Status Discard(FileSystem* files, const std::string& parent, int64_t step, std::
 
 // Returns whether there is something in `parent` that Discard would remove of this step.
 bool IsDiscardable(const std::string& parent, int64_t step);
+
+// Returns whether the path is a folder, and no link to one, that is empty or has a file that a writer
+// creates.
+bool IsOfWriter(const std::string& folder);
+
+// Returns whether a process that lives writes in a temporary folder.
+bool HasLiveWriter(const std::string& folder);
 
 // Removes our files in a folder, and the folder, if nothing else is in it; succeeds if it does not exist.
 // `lock`, if not null, is that of the folder's LOCK. It is closed before the folder is removed: NFS keeps a

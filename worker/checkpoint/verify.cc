@@ -68,17 +68,19 @@ Status ReadChunk(const std::string& folder, const Chunk& chunk, std::span<std::b
   return Ok();
 }
 
+Status CheckSize(const std::string& folder, const Chunk& chunk) {
+  const std::string path = folder + "/" + chunk.file;
+  std::error_code error;
+  const auto size = fs::file_size(path, error);
+  if (error == std::errc::no_such_file_or_directory) return Error{Code::kCorrupt, path + ": is missing"};
+  if (error) return ErrnoError("stat " + path, error.value());
+  if (size == static_cast<uintmax_t>(chunk.bytes)) return Ok();
+  return WrongSize(path, static_cast<int64_t>(size), chunk);
+}
+
 Status CheckSizes(const std::string& folder, const Manifest& manifest) {
   for (const ArrayEntry& array : manifest.arrays) {
-    for (const Chunk& chunk : array.chunks) {
-      const std::string path = folder + "/" + chunk.file;
-      std::error_code error;
-      const auto size = fs::file_size(path, error);
-      if (error == std::errc::no_such_file_or_directory) return Error{Code::kCorrupt, path + ": is missing"};
-      if (error) return ErrnoError("stat " + path, error.value());
-      if (size != static_cast<uintmax_t>(chunk.bytes))
-        return WrongSize(path, static_cast<int64_t>(size), chunk);
-    }
+    for (const Chunk& chunk : array.chunks) RM_TRY(CheckSize(folder, chunk));
   }
   return Ok();
 }

@@ -20,8 +20,10 @@ Result<Manifest> ReadManifest(const std::string& folder);
 // Reads one chunk into `to` (chunk.bytes long) and compares its checksum.
 Status ReadChunk(const std::string& folder, const Chunk& chunk, std::span<std::byte> to);
 
-// Checks that every chunk exists and has its length. Call it before memory is allocated by the manifest's
+// Checks that the chunk exists and has its length. Call it before memory is allocated by the manifest's
 // sizes.
+Status CheckSize(const std::string& folder, const Chunk& chunk);
+// As above, for every chunk.
 Status CheckSizes(const std::string& folder, const Manifest& manifest);
 
 // Verifies the manifest and every chunk.

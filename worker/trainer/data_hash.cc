@@ -8,6 +8,7 @@
 #include "base/host_name.h"
 #include "base/log.h"
 #include "base/time.h"
+#include "worker/checkpoint/names.h"
 
 namespace ringmaster::trainer {
 namespace {
@@ -20,7 +21,7 @@ std::string VariableOr(const char* name, std::string otherwise) {
 }  // namespace
 
 std::string DataHashFolder(const std::string& checkpoint_path) {
-  if (!checkpoint_path.empty()) return checkpoint_path + "/data-hashes";
+  if (!checkpoint_path.empty()) return checkpoint_path + "/" + std::string(checkpoint::kDataHashesName);
   const std::string cache = VariableOr("XDG_CACHE_HOME", "");
   return cache.empty() ? "" : cache + "/ringmaster/data-hashes";
 }

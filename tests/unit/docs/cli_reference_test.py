@@ -23,6 +23,7 @@ def printed(*command):
 
 
 RUN = ["launch", "run", "plot"]
+CHECKPOINTS = ["ls", "show", "verify", "rm", "fork"]
 CLUSTER = ["attach", "cancel", "status", "queue", "diagnose", "logs", "scale", "suspend", "resume"]
 
 
@@ -30,14 +31,21 @@ def chapters(program, commands):
     return "".join(f"\n## {program} {command}\n\n```\n{printed('ringmaster', command)}```\n" for command in commands)
 
 
+def checkpoints():
+    text = printed("ringmaster", "checkpoints")
+    assert re.findall(r"(?m)^  ([a-z]+) {2,}\S", text.split("Subcommands:")[1]) == CHECKPOINTS, text
+    parts = [text, *(printed("ringmaster", "checkpoints", verb) for verb in CHECKPOINTS)]
+    return "\n## ringmaster checkpoints\n" + "".join(f"\n```\n{part}```\n" for part in parts)
+
+
 def generated():
     """The generated part of each page."""
     overview = printed("ringmaster")
     commands = re.findall(r"(?m)^  ([a-z]+) {2,}\S", overview.split("Subcommands:")[1].split("\n\n")[0])
     assert set(RUN + CLUSTER) < set(commands), commands
-    local = [command for command in commands if command not in RUN + CLUSTER]
+    local = [command for command in commands if command not in [*RUN, *CLUSTER, "checkpoints"]]
     return {
-        "cli.md": f"\n```\n{overview}```\n" + chapters("ringmaster", local) +
+        "cli.md": f"\n```\n{overview}```\n" + chapters("ringmaster", local) + checkpoints() +
                   f"\n## ringmaster-worker\n\n```\n{printed('ringmaster-worker')}```\n\n",
         "cli-run.md": chapters("ringmaster", RUN) + "\n",
         "cli-cluster.md": chapters("kubectl ringmaster", CLUSTER) + "\n",

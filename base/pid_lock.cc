@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "base/pid_lock.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/open_file.h"
+
+namespace ringmaster {
+
+Result<Fd> TakePidLock(const std::string& path) {
+  Fd lock = OpenFile(path, O_RDWR | O_CREAT, 0644);
+  if (!lock.valid()) return ErrnoError("open " + path, errno);
+  const int outcome = WithoutInterrupts([&] { return ::flock(lock.get(), LOCK_EX | LOCK_NB); });
+  if (outcome != 0 && errno == EWOULDBLOCK) {
+    const auto owner = ReadFile(path, 64);
+    return Error{Code::kConflict, owner.ok() && !owner->empty() ? *owner : "unknown"};
+  }
+  if (outcome != 0)
+    log::Warn("{}: the file system has no locks ({}): another process that uses the folder is not noticed",
+              path, std::strerror(errno));
+  const std::string pid = std::to_string(::getpid());
+  if (WithoutInterrupts([&] { return ::ftruncate(lock.get(), 0); }) != 0 ||
+      WithoutInterrupts([&] { return ::pwrite(lock.get(), pid.data(), pid.size(), 0); }) < 0)
+    return ErrnoError("write " + path, errno);
+  return lock;
+}
+
+}  // namespace ringmaster
