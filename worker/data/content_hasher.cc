@@ -13,27 +13,13 @@
 namespace ringmaster::data {
 namespace {
 
-constexpr uint64_t kBlock = uint64_t{1} << 20;
-constexpr uint64_t kAhead = 4 * kBlock;  // announced to the kernel
+constexpr uint64_t kAhead = 4 * kContentBlock;  // announced to the kernel
 constexpr Duration kPatience = seconds(120);
 constexpr Duration kFirstPause = milliseconds(20);
 constexpr Duration kLongestPause = seconds(1);
 constexpr int kAttempts = 3;  // to read a file without a change meanwhile
 
 Error Cancelled() { return {Code::kCancelled, "the hash of the data is no longer needed"}; }
-
-// Calls hash(offset, size) for each block and returns the hash of what it returns.
-template <class HashBlock>
-Result<uint64_t> HashBlocks(uint64_t bytes, const HashBlock& hash) {
-  Fingerprint all;
-  for (uint64_t done = 0; done < bytes;) {
-    const uint64_t block = std::min(kBlock, bytes - done);
-    RM_ASSIGN(const uint64_t value, hash(done, static_cast<size_t>(block)));
-    all.Add(static_cast<int64_t>(value));
-    done += block;
-  }
-  return all.value();
-}
 
 }  // namespace
 
@@ -84,12 +70,14 @@ Result<uint64_t> ContentHasher::HashRange(size_t file, uint64_t offset, uint64_t
       known = cache_.Find(key);
     }
     if (known.has_value()) {
+      pool_.SetContent(file, {offset, bytes, *known});
       Count(static_cast<int64_t>(bytes));
       return *known;
     }
     RM_ASSIGN(const uint64_t hash, ReadRange(file, offset, bytes));
     RM_ASSIGN(const FilePool::Version after, pool_.CurrentVersion(file));
     if (before == after) {
+      pool_.SetContent(file, {offset, bytes, hash});
       cache_.Put(key, hash);
       return hash;
     }

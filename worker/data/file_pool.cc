@@ -17,6 +17,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/open_file.h"
+#include "worker/data/fingerprint.h"
 #include "worker/data/folder.h"
 #include "worker/data/problem.h"
 
@@ -75,7 +76,6 @@ Result<size_t> FilePool::Add(const std::string& path) {
   File file;
   file.path = path;
   file.size = static_cast<uint64_t>(about.st_size);
-  file.identity = {about.st_dev, about.st_ino, about.st_mtim.tv_sec, about.st_mtim.tv_nsec};
   file.held = file.size <= limits_.held_bytes - std::min(held_bytes_, limits_.held_bytes);
   if (file.held) {
     file.bytes.resize(file.size);
@@ -85,13 +85,14 @@ Result<size_t> FilePool::Add(const std::string& path) {
     RM_ASSIGN(file.ends, HashEnds(fd.get(), file));
   }
   const bool held = file.held;
+  const Identity identity{about.st_dev, about.st_ino, about.st_mtim.tv_sec, about.st_mtim.tv_nsec, file.size};
   const size_t number = files_.size();
   files_.push_back(std::move(file));
   {
     const MutexLock lock(mutex_);
     open_.push_back(Open{});
   }
-  if (!held) Keep(number, std::make_shared<const Fd>(std::move(fd)));
+  if (!held) Keep(number, std::make_shared<const Fd>(std::move(fd)), identity);
   return number;
 }
 
@@ -149,21 +150,51 @@ void FilePool::Announce(size_t number, uint64_t offset, uint64_t bytes) const {
   ::posix_fadvise((*fd)->get(), static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);
 }
 
+void FilePool::SetContent(size_t number, const Content& content) const {
+  const MutexLock lock(mutex_);
+  open_[number].content = content;
+}
+
+Result<FilePool::Identity> FilePool::IdentityOf(int fd, const std::string& path) {
+  struct stat about {};
+  if (::fstat(fd, &about) != 0) return Error{Code::kUnavailable, ErrnoError("stat " + path, errno).message};
+  return Identity{about.st_dev, about.st_ino, about.st_mtim.tv_sec, about.st_mtim.tv_nsec,
+                  static_cast<uint64_t>(about.st_size)};
+}
+
 Result<std::shared_ptr<const Fd>> FilePool::Acquire(size_t number) const {
+  const File& file = files_[number];
+  std::shared_ptr<const Fd> fd;
+  Identity before;
+  Identity earlier;
   {
     const MutexLock lock(mutex_);
     Open& open = open_[number];
+    before = open.identity;
+    earlier = open.earlier;
     if (open.fd != nullptr) {
       recent_.splice(recent_.begin(), recent_, open.use);
-      return open.fd;
+      fd = open.fd;
     }
   }
-  RM_ASSIGN(std::shared_ptr<const Fd> fd, OpenAgain(files_[number]));
-  Keep(number, fd);
+  if (fd != nullptr) {
+    // A program that writes the file again, in place, changes what an open file has.
+    // Of a file that cannot be examined or is truncated, the read returns the error.
+    const auto now = IdentityOf(fd->get(), file.path);
+    if (!now.ok() || *now == before || *now == earlier || now->HasGrownFrom(before) || now->size < file.size)
+      return fd;
+    Close(number);
+  }
+  auto opened = OpenForReading(file.path);
+  if (!opened.ok()) return Error{Code::kUnavailable, opened.error().message};
+  RM_ASSIGN(const Identity now, IdentityOf(opened->get(), file.path));
+  if (now != earlier) RM_TRY(Compare(number, opened->get(), before, now));
+  fd = std::make_shared<const Fd>(std::move(opened).value());
+  Keep(number, fd, now);
   return fd;
 }
 
-void FilePool::Keep(size_t number, std::shared_ptr<const Fd> fd) const {
+void FilePool::Keep(size_t number, std::shared_ptr<const Fd> fd, const Identity& identity) const {
   const MutexLock lock(mutex_);
   Open& open = open_[number];
   if (open.fd != nullptr) return;  // another thread was faster
@@ -172,7 +203,9 @@ void FilePool::Keep(size_t number, std::shared_ptr<const Fd> fd) const {
     recent_.pop_back();
   }
   recent_.push_front(number);
-  open = {std::move(fd), recent_.begin()};
+  open.fd = std::move(fd);
+  open.use = recent_.begin();
+  if (identity != open.identity) open.earlier = std::exchange(open.identity, identity);
 }
 
 void FilePool::Close(size_t number) const {
@@ -183,25 +216,30 @@ void FilePool::Close(size_t number) const {
   open.fd.reset();
 }
 
-// A file under the same path may be another one by now. The inode alone does not decide: some network file
-// systems number files again at each mount.
-Result<std::shared_ptr<const Fd>> FilePool::OpenAgain(const File& file) const {
-  auto opened = OpenForReading(file.path);
-  if (!opened.ok()) return Error{Code::kUnavailable, opened.error().message};
-  struct stat about {};
-  if (::fstat(opened->get(), &about) != 0)
-    return Error{Code::kUnavailable, ErrnoError("stat " + file.path, errno).message};
-  const auto size = static_cast<uint64_t>(about.st_size);
-  if (size < file.size) return Truncated(file.path, file.size, size, file.size - size, size);
-  const Identity identity{about.st_dev, about.st_ino, about.st_mtim.tv_sec, about.st_mtim.tv_nsec};
-  if (identity != file.identity) {
-    RM_ASSIGN(const uint64_t ends, HashEnds(opened->get(), file));
-    if (ends != file.ends) {
-      return Problem(Code::kCorrupt, file.path, "was replaced by a file with other content while in use",
-                     "restore the file and run again");
-    }
+// The inode alone does not decide: some network file systems number files again at each mount.
+Status FilePool::Compare(size_t number, int fd, const Identity& before, const Identity& now) const {
+  const File& file = files_[number];
+  if (now.size < file.size) return Truncated(file.path, file.size, now.size, file.size - now.size, now.size);
+  if (now == before || now.HasGrownFrom(before)) return Ok();
+  const Error replaced =
+      Problem(Code::kCorrupt, file.path, "was replaced by a file with other content while in use",
+              "restore the file and run again");
+  RM_ASSIGN(const uint64_t ends, HashEnds(fd, file));
+  if (ends != file.ends) return replaced;
+  std::optional<Content> content;
+  {
+    const MutexLock lock(mutex_);
+    content = open_[number].content;
   }
-  return std::make_shared<const Fd>(std::move(opened).value());
+  if (!content.has_value()) return Ok();
+  std::vector<std::byte> buffer;
+  RM_ASSIGN(const uint64_t hash,
+            HashBlocks(content->bytes, [&](uint64_t offset, size_t bytes) -> Result<uint64_t> {
+              buffer.resize(bytes);
+              RM_TRY(Read(fd, file, content->offset + offset, buffer));
+              return Hash64(buffer);
+            }));
+  return hash == content->hash ? Ok() : Status(replaced);
 }
 
 Status FilePool::Read(int fd, const File& file, uint64_t offset, std::span<std::byte> out) {

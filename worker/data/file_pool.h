@@ -4,13 +4,16 @@
 // storage would stop a thread without a word, and one behind the end of a truncated file raises SIGBUS.
 //
 // Files that fit into a common limit are copied into memory when they are added. Of the others, a limited
-// number is open at a time. A file keeps the size that it had when it was added: later growth is ignored.
+// number is open at a time. A file keeps the size that it had when it was added: later growth is ignored. A
+// file that was written or replaced since then is compared with what it was: by its ends, and by its whole
+// content if that is known (SetContent).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -67,6 +70,15 @@ class FilePool {
   // Returns the present version of a file. REQUIRES: it is not held. Errors: as View. Thread-safe.
   Result<Version> CurrentVersion(size_t file) const;
 
+  // The hash of a range of a file (HashBlocks of Hash64).
+  struct Content {
+    uint64_t offset = 0;
+    uint64_t bytes = 0;
+    uint64_t hash = 0;
+  };
+  // Makes the content known. Thread-safe.
+  void SetContent(size_t file, const Content& content) const;
+
   // Asks the kernel to read a range soon. Thread-safe.
   void Announce(size_t file, uint64_t offset, uint64_t bytes) const;
 
@@ -77,12 +89,16 @@ class FilePool {
     uint64_t inode = 0;
     int64_t changed_s = 0;
     int64_t changed_ns = 0;
+    uint64_t size = 0;
     bool operator==(const Identity&) const = default;
+    // Returns whether this is the other file, which has grown: it is being appended to.
+    bool HasGrownFrom(const Identity& other) const {
+      return device == other.device && inode == other.inode && size > other.size;
+    }
   };
   struct File {
     std::string path;
     uint64_t size = 0;
-    Identity identity;
     uint64_t ends = 0;  // hash of both ends
     bool held = false;
     std::vector<std::byte> bytes;  // if held
@@ -90,12 +106,19 @@ class FilePool {
   struct Open {
     std::shared_ptr<const Fd> fd;  // null: not open
     std::list<size_t>::iterator use;
+    // Of the file that was last found to have the content, and the one before: a file system that rounds
+    // times on some calls only must not cause a comparison for each read.
+    Identity identity;
+    Identity earlier;
+    std::optional<Content> content;
   };
 
   Result<std::shared_ptr<const Fd>> Acquire(size_t file) const;
-  void Keep(size_t file, std::shared_ptr<const Fd> fd) const;
+  void Keep(size_t file, std::shared_ptr<const Fd> fd, const Identity& identity) const;
   void Close(size_t file) const;
-  Result<std::shared_ptr<const Fd>> OpenAgain(const File& file) const;
+  // Errors: kCorrupt when the open file has other content than the file that was added.
+  Status Compare(size_t file, int fd, const Identity& before, const Identity& now) const;
+  static Result<Identity> IdentityOf(int fd, const std::string& path);
   static Status Read(int fd, const File& file, uint64_t offset, std::span<std::byte> out);
   static Result<uint64_t> HashEnds(int fd, const File& file);
 

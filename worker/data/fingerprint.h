@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/result.h"
+
 namespace ringmaster::data {
 
 class Fingerprint {
@@ -33,5 +35,20 @@ struct Piece {
 // both ends, then pieces spaced evenly between them; all of a small number of bytes. Reading all of a large
 // file at every start would be too slow.
 std::vector<Piece> SamplePieces(uint64_t bytes);
+
+// Returns the hash of the content of `bytes` bytes, from the hashes of blocks of them, in order.
+// hash(offset, size) returns a Result<uint64_t>.
+inline constexpr uint64_t kContentBlock = uint64_t{1} << 20;
+template <class HashBlock>
+Result<uint64_t> HashBlocks(uint64_t bytes, const HashBlock& hash) {
+  Fingerprint all;
+  for (uint64_t done = 0; done < bytes;) {
+    const uint64_t block = bytes - done < kContentBlock ? bytes - done : kContentBlock;
+    RM_ASSIGN(const uint64_t value, hash(done, static_cast<size_t>(block)));
+    all.Add(static_cast<int64_t>(value));
+    done += block;
+  }
+  return all.value();
+}
 
 }  // namespace ringmaster::data

@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "tests/temp_folder.h"
+#include "worker/data/content_hasher.h"
 
 namespace ringmaster::data {
 namespace {
@@ -111,6 +113,49 @@ TEST(FilePool, AnotherFileUnderTheSamePathMustHaveTheSameContent) {
   std::filesystem::rename(folder.Write("new", "12346"), path);
   EXPECT_THAT(WhyNotRead(pool, file, 0, 5, Code::kCorrupt),
               HasSubstr(path + ": was replaced by a file with other content while in use"));
+}
+
+// Two ends of 64 KiB that are equal, and what is between them.
+std::string WithMiddle(const std::string& middle) {
+  return std::string(65'536, 'a') + middle + std::string(65'536, 'z');
+}
+
+void LearnContent(const FilePool& pool, size_t file) {
+  ContentHasher hasher(pool, {}, 0);
+  ASSERT_TRUE(hasher.AddRange(file, 0, pool.size(file)).ok());
+}
+
+TEST(FilePool, AFileOfEqualSizeAndEqualEndsIsComparedAsAWhole) {
+  const TempFolder folder;
+  FilePool pool(kSmall);
+  const std::string path = folder.Write("a", WithMiddle("one"));
+  const size_t file = pool.Add(path).value();
+  LearnContent(pool, file);
+  const size_t other = pool.Add(folder.Write("b", "other")).value();  // closes the first
+  std::filesystem::rename(folder.Write("copy", WithMiddle("one")), path);
+  EXPECT_EQ(ReadText(pool, file, 65'536, 3).value(), "one");
+  EXPECT_EQ(ReadText(pool, other, 0, 5).value(), "other");
+  std::filesystem::rename(folder.Write("new", WithMiddle("two")), path);
+  EXPECT_THAT(WhyNotRead(pool, file, 65'536, 3, Code::kCorrupt),
+              HasSubstr(path + ": was replaced by a file with other content while in use"));
+}
+
+TEST(FilePool, AFileThatIsWrittenAgainInPlaceIsComparedAsAWhole) {
+  const TempFolder folder;
+  FilePool pool(kSmall);
+  const std::string path = folder.Write("a", WithMiddle("one"));
+  const size_t file = pool.Add(path).value();
+  LearnContent(pool, file);
+  const auto write = [&](const std::string& bytes, std::chrono::seconds later) {
+    folder.Write("a", bytes);  // the open file has it, too
+    std::filesystem::last_write_time(path, std::filesystem::file_time_type::clock::now() + later);
+  };
+  write(WithMiddle("one"), std::chrono::seconds(10));
+  EXPECT_EQ(ReadText(pool, file, 65'536, 3).value(), "one");
+  write(WithMiddle("two"), std::chrono::seconds(20));
+  EXPECT_THAT(WhyNotRead(pool, file, 65'536, 3, Code::kCorrupt), HasSubstr(path + ": was replaced"));
+  write(WithMiddle("one"), std::chrono::seconds(30));
+  EXPECT_EQ(ReadText(pool, file, 65'536, 3).value(), "one");
 }
 
 // An open file can still be read when its name is gone. A closed one may appear again, so the error lets the
