@@ -260,5 +260,5 @@ def numpy_from_array(array: Array) -> Any:
         dtype = numpy.dtype(importlib.import_module("ml_dtypes").bfloat16)
     else:
         dtype = numpy.dtype(name)
-    value = numpy.frombuffer(array.view().tobytes(), dtype=dtype).reshape(array.shape).copy()
+    value = numpy.frombuffer(array.view(), dtype=dtype).reshape(array.shape).copy()
     return value[()] if array.notes.get("of") == "numpy scalar" else value

@@ -91,11 +91,10 @@ class Run(_trees.Run[Step]):
     def _load(self, state: Any, decoder: _state.Decoder) -> None:
         _run.check_same_names(state, self._objects)
         for name, value in self._objects.items():
-            content = decoder.decode(state[name])
             if isinstance(value, (dict, list)):
-                _replace(value, content, name)
+                _adopt(value, state[name], name, decoder)
             else:
-                value.load_state_dict(content)
+                value.load_state_dict(decoder.decode(state[name]))
 
 
 def _blas() -> str:
@@ -134,38 +133,62 @@ def _rebuild(tree: Any, leaves: Any) -> Any:
     return {key: built[key] for key in tree}
 
 
+def _adopt(old: Any, state: Any, name: str, decoder: _state.Decoder) -> None:
+    """Gives a dict or list, which user code holds, the contents of an encoded state. Of a dict it decodes one value at a time: all
+    of them together would take the memory of the state once more. Arrays keep their memory where their shape allows it."""
+    if not isinstance(old, dict) or not _is_plain(state):
+        _replace(old, decoder.decode(state), name)
+        return
+    _remove_others(old, state, name)
+    for key, item in state.items():
+        here = old.get(key)
+        if isinstance(here, dict) and _is_plain(item):
+            _adopt(here, item, f"{name}.{key}", decoder)
+        else:
+            _replace_value(old, key, decoder.decode(item), name)
+
+
+def _is_plain(state: Any) -> bool:
+    """Returns whether an encoded value is a dict whose keys are those of the value."""
+    return isinstance(state, dict) and not any(key.startswith("$") for key in state)
+
+
 def _replace(old: Any, new: Any, name: str) -> None:
-    """Gives a dict or list, which user code holds, new contents. Arrays keep their memory where their shape allows it."""
+    """As _adopt, of values."""
     if isinstance(old, dict) and isinstance(new, dict):
-        if name == "parameters" and set(old) != set(new):
-            raise Error(f"the state has the parameters {sorted(new)}, and this program has {sorted(old)}")
-        for key in [key for key in old if key not in new]:
-            del old[key]
+        _remove_others(old, new, name)
         for key, value in new.items():
-            here = old.get(key)
-            if isinstance(here, dict) and isinstance(value, dict):
-                _replace(here, value, f"{name}.{key}")
-            elif isinstance(here, numpy.ndarray) and isinstance(value, numpy.ndarray):
-                if name.split(".")[0] == "parameters" and (here.shape, here.dtype) != (
-                    value.shape,
-                    value.dtype,
-                ):
-                    raise Error(
-                        f"the state has {name}.{key} as {value.dtype} {value.shape}, and this program as {here.dtype} "
-                        f"{here.shape}"
-                    )
-                if (here.shape, here.dtype) == (value.shape, value.dtype):
-                    here[...] = value
-                else:
-                    old[key] = value
-            else:
-                old[key] = value
+            _replace_value(old, key, value, name)
     elif isinstance(old, list) and isinstance(new, list):
         old[:] = new
     else:
         raise Error(
             f"the state {name} is a {type(new).__name__}, and this program's is a {type(old).__name__}"
         )
+
+
+def _remove_others(old: Dict[Any, Any], new: Mapping[Any, Any], name: str) -> None:
+    if name == "parameters" and set(old) != set(new):
+        raise Error(f"the state has the parameters {sorted(new)}, and this program has {sorted(old)}")
+    for key in [key for key in old if key not in new]:
+        del old[key]
+
+
+def _replace_value(old: Dict[Any, Any], key: Any, value: Any, name: str) -> None:
+    here = old.get(key)
+    if isinstance(here, dict) and isinstance(value, dict):
+        _replace(here, value, f"{name}.{key}")
+    elif isinstance(here, numpy.ndarray) and isinstance(value, numpy.ndarray):
+        if name.split(".")[0] == "parameters" and (here.shape, here.dtype) != (value.shape, value.dtype):
+            raise Error(
+                f"the state has {name}.{key} as {value.dtype} {value.shape}, and this program as {here.dtype} {here.shape}"
+            )
+        if (here.shape, here.dtype) == (value.shape, value.dtype):
+            here[...] = value
+        else:
+            old[key] = value
+    else:
+        old[key] = value
 
 
 def init(

@@ -33,20 +33,27 @@ std::vector<std::span<std::byte>> Pieces(const std::vector<StateArray>& arrays) 
 }
 
 // Returns the arrays that `description` names, filled with zeros.
-Result<OwnedState> Allocate(const Json& description) {
+struct Description {
+  std::string name;
+  std::string type;
+  size_t bytes = 0;
+  bool parameter = false;
+};
+
+Result<std::vector<Description>> ParseDescription(const Json& description) {
   const Error wrong{Code::kCorrupt, "the description of a received state is invalid"};
   if (!description.is_array()) return wrong;
-  OwnedState state;
+  std::vector<Description> arrays;
   for (const Json& item : description) {
     if (!item.is_object() || !item.contains("name") || !item["name"].is_string() || !item.contains("type") ||
         !item["type"].is_string() || !item.contains("bytes") || !item["bytes"].is_number_unsigned() ||
         !item.contains("parameter") || !item["parameter"].is_boolean() ||
         item["bytes"].get<uint64_t>() > kMaxArray)
       return wrong;
-    state.Add(item["name"].get<std::string>(), item["type"].get<std::string>(), item["bytes"].get<size_t>(),
-              item["parameter"].get<bool>());
+    arrays.push_back({item["name"].get<std::string>(), item["type"].get<std::string>(),
+                      item["bytes"].get<size_t>(), item["parameter"].get<bool>()});
   }
-  return state;
+  return arrays;
 }
 
 }  // namespace
@@ -79,8 +86,14 @@ std::string TextOf(const StateHashes& hashes) {
 }
 
 StateArray& OwnedState::Add(std::string name, std::string type, size_t bytes, bool parameter) {
-  auto memory = std::make_unique<std::byte[]>(std::max<size_t>(bytes, 1));
-  const std::span<std::byte> span(memory.get(), bytes);
+  return Add(std::move(name), std::move(type), std::vector<std::byte>(bytes), parameter);
+}
+
+StateArray& OwnedState::Add(std::string name, std::string type, std::vector<std::byte> memory,
+                            bool parameter) {
+  const size_t bytes = memory.size();
+  if (memory.empty()) memory.resize(1);  // programs get a pointer for an empty array, too
+  const std::span<std::byte> span(memory.data(), bytes);
   arrays.emplace_back(StateArray{std::move(name), std::move(type), span, parameter}, std::move(memory));
   return arrays.back().first;
 }
@@ -134,7 +147,9 @@ Result<ReceivedState> ReceiveState(fabric::Communicator* comm, std::span<const i
   if (!head.is_object() || !head.contains("arrays") || !head.contains("info"))
     return Error{Code::kCorrupt, "the header of a received state is invalid"};
   ReceivedState received;
-  RM_ASSIGN(received.state, Allocate(head["arrays"]));
+  RM_ASSIGN(std::vector<Description> arrays, ParseDescription(head["arrays"]));
+  for (Description& array : arrays)
+    received.state.Add(std::move(array.name), std::move(array.type), array.bytes, array.parameter);
   received.info = std::move(head["info"]);
   const std::vector<std::span<std::byte>> pieces = Pieces(received.state.views());
   for (size_t p = 0; p < pieces.size(); ++p) RM_TRY(comm->Receive(pieces[p], sources[p % sources.size()]));
@@ -143,15 +158,17 @@ Result<ReceivedState> ReceiveState(fabric::Communicator* comm, std::span<const i
 
 Result<OwnedState> StateOf(checkpoint::Loaded loaded) {
   const Json& description = loaded.meta.contains("arrays") ? loaded.meta["arrays"] : Json();
-  RM_ASSIGN(OwnedState expected, Allocate(description));
-  for (const auto& [array, memory] : expected.arrays) {
-    const checkpoint::Loaded::Part* part = loaded.Find(array.name);
-    if (part == nullptr || part->type != array.type || part->bytes.size() != array.bytes.size())
+  RM_ASSIGN(std::vector<Description> arrays, ParseDescription(description));
+  OwnedState state;
+  for (Description& array : arrays) {
+    const auto part = std::ranges::find(loaded.arrays, array.name, &checkpoint::Loaded::Part::name);
+    if (part == loaded.arrays.end() || part->type != array.type || part->bytes.size() != array.bytes)
       return Error{Code::kCorrupt,
                    fmt::format("{}: array {} is missing or has another size", loaded.path, array.name)};
-    std::ranges::copy(part->bytes, array.bytes.begin());
+    state.Add(std::move(array.name), std::move(array.type), std::move(part->bytes), array.parameter);
+    part->name.clear();  // an array that is described twice is missing
   }
-  return expected;
+  return state;
 }
 
 }  // namespace ringmaster::library

@@ -49,9 +49,11 @@ std::string TextOf(const StateHashes& hashes);
 
 // A state in memory that it owns: received or loaded.
 struct OwnedState {
-  std::vector<std::pair<StateArray, std::unique_ptr<std::byte[]>>> arrays;
+  std::vector<std::pair<StateArray, std::vector<std::byte>>> arrays;
   // Appends an array of `bytes` zeros.
   StateArray& Add(std::string name, std::string type, size_t bytes, bool parameter);
+  // Appends an array that has these bytes.
+  StateArray& Add(std::string name, std::string type, std::vector<std::byte> memory, bool parameter);
   std::vector<StateArray> views() const;
 };
 
@@ -66,7 +68,9 @@ struct ReceivedState {
 // Errors: kCorrupt when a description makes no sense; those of the communicator.
 Result<ReceivedState> ReceiveState(fabric::Communicator* comm, std::span<const int32_t> sources);
 
-// The description of the arrays that checkpoints keep in their `meta`, and the arrays of a checkpoint.
+// The description of the arrays that checkpoints keep in their `meta`, and the arrays of a checkpoint, which
+// keep their memory: a program that resumes has the state twice at most, that of the checkpoint and the one
+// that it started with.
 Json DescribeArrays(const std::vector<StateArray>& arrays);
 Result<OwnedState> StateOf(checkpoint::Loaded loaded);
 

@@ -181,6 +181,31 @@ TEST(CApi, ARunContinuesFromItsCheckpointWithTheSameBits) {
   EXPECT_EQ(second.loads_, 1);
 }
 
+TEST(CApi, AProgramAloneSkipsADamagedCheckpoint) {
+  const Folder folder;
+  {
+    Program first(folder.path(), 5);
+    ASSERT_EQ(first.Join(30), RM_OK);
+    first.Train(23);
+  }
+  std::set<std::string> checkpoints;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
+    if (std::filesystem::exists(entry.path() / "MANIFEST")) checkpoints.insert(entry.path().string());
+  ASSERT_GE(checkpoints.size(), 2U);
+  std::fstream chunk(*checkpoints.rbegin() + "/chunk-00000", std::ios::in | std::ios::out | std::ios::binary);
+  const int byte = chunk.get();
+  chunk.seekp(0).put(static_cast<char>(byte ^ 1));
+  ASSERT_TRUE(chunk.flush().good());
+  const std::string before = *std::next(checkpoints.rbegin());
+
+  Program second(folder.path(), 5);
+  ASSERT_EQ(second.Join(30), RM_OK);
+  const rm_event load = second.Next();
+  ASSERT_EQ(load.kind, RM_EVENT_LOAD);
+  second.Load(load);
+  EXPECT_EQ(second.Next().step, std::stoll(before.substr(before.rfind('-') + 1)));
+}
+
 TEST(CApi, AGatherComesBeforeTheFirstMicroBatch) {
   Program program;
   ASSERT_EQ(program.Join(20), RM_OK) << rm_error(program.run());

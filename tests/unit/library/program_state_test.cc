@@ -51,6 +51,38 @@ TEST(ProgramState, TheNumberOfThreadsDoesNotChangeItsHashes) {
   EXPECT_EQ(HashState(arrays, 5, 3).others, hashes.others);
 }
 
+// A copy would cost the size of the state when a program resumes.
+TEST(ProgramState, OfACheckpointKeepsItsMemory) {
+  std::vector<char> weights(4096);
+  std::vector<char> momentum(100);
+  const std::vector<StateArray> arrays = Example(&weights, &momentum);
+  const auto load = [&arrays] {
+    checkpoint::Loaded loaded;
+    loaded.path = "step-1";
+    loaded.meta["arrays"] = DescribeArrays(arrays);
+    for (const StateArray& array : arrays)
+      loaded.arrays.push_back({array.name, array.type, {array.bytes.begin(), array.bytes.end()}});
+    return loaded;
+  };
+  checkpoint::Loaded good = load();
+  const std::byte* const memory = good.Find("weights")->bytes.data();
+  const auto state = StateOf(std::move(good));
+  ASSERT_TRUE(state.ok()) << state.error().message;
+  const std::vector<StateArray> views = state->views();
+  EXPECT_EQ(views[0].bytes.data(), memory);
+  EXPECT_EQ(HashState(views, 5), HashState(arrays, 5));
+  EXPECT_NE(views[2].bytes.data(), nullptr);
+  EXPECT_TRUE(views[2].bytes.empty());
+
+  checkpoint::Loaded twice = load();
+  twice.meta["arrays"].push_back(twice.meta["arrays"][0]);
+  EXPECT_EQ(StateOf(std::move(twice)).error().message,
+            "step-1: array weights is missing or has another size");
+  checkpoint::Loaded shorter = load();
+  shorter.arrays[0].bytes.pop_back();
+  EXPECT_FALSE(StateOf(std::move(shorter)).ok());
+}
+
 TEST(ProgramState, TravelsFromAllSourcesToTheOthers) {
   // More pieces than sources; the sources hold equal states.
   std::vector<char> weights(size_t{9} << 20);
