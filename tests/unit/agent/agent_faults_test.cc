@@ -93,6 +93,19 @@ TEST(AgentFaults, AStoppedTrainerIsReplaced) {
   ExpectDownAndBack(&coordinator, "stopped");
 }
 
+// It would keep the job from its end for as long as a program may take after the last step.
+TEST(AgentFaults, AProgramThatIsStoppedAfterTheLastStepIsKilled) {
+  TestCoordinator coordinator;
+  AgentProcess agent(coordinator, "", {{"AGENT_WORDS", "train\n--\n" FAKE_TRAINER "\nstop-after-exit"}});
+  ASSERT_TRUE(coordinator.Accept());
+  const Join join = coordinator.Expect<Join>();
+  coordinator.Send(Exit{0, "finished", true, true});
+  const Down down = coordinator.Expect<Down>();
+  EXPECT_EQ(down.member, join.member);
+  EXPECT_EQ(down.evidence, "exit");
+  EXPECT_EQ(down.exit_code, 128 + SIGKILL);
+}
+
 TEST(AgentFaults, AHangingTrainerIsReplaced) {
   TestCoordinator coordinator;
   AgentProcess agent(coordinator, "hang-first", {{"RINGMASTER_STEP_SECONDS", "1"}});

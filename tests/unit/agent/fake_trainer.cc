@@ -161,5 +161,7 @@ int main(int argc, char** argv) {
     PrintOddBytes();
     return 0;
   }
-  return Serve(behaviour == "ring");
+  const int code = Serve(behaviour == "ring");
+  if (behaviour == "stop-after-exit") ::raise(SIGSTOP);
+  return code;
 }

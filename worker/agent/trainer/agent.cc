@@ -254,6 +254,7 @@ void Agent::Start(const std::string& member) {
   out_.Attach(trainer_->TakeStdout());
   err_.Attach(trainer_->TakeStderr());
   hang_watch_.emplace(config_.limits);
+  stop_watch_.reset();
   busy_ = {};
   channel_open_ = true;
   channel_ended_at_.reset();
@@ -294,7 +295,10 @@ void Agent::LoseTrainer(const std::string& evidence, const std::string& message)
   hang_watch_.reset();
   channel_open_ = false;
   sample_at_ = kNever;
-  if (Finishing()) return;
+  if (Finishing()) {
+    sample_at_ = Now();  // EndIfStopped
+    return;
+  }
   if (exit_sent_ && evidence == "mutex") {
     log::Info("trainer member={} pid={} ends as ordered", trainer_->member(), trainer_->pid());
   } else {
@@ -321,10 +325,25 @@ void Agent::StartDeathWatch() {
   }
 }
 
+// After the last step a program may do what it likes for as long as health.startupSeconds. A stopped one does
+// nothing.
+void Agent::EndIfStopped(Time now) {
+  if (!stop_watch_)
+    stop_watch_.emplace(HangLimits{.startup = {}, .step = Duration{}, .stopped = config_.limits.stopped});
+  const bool stopped = trainer_->ReadStopped().by_signal;
+  const auto report =
+      stop_watch_->Feed(now, {.ready = true, .activity = Activity::kWaiting, .stopped = stopped});
+  if (!report) return;
+  log::Warn("trainer member={} pid={} ends: after the last step {}", trainer_->member(), trainer_->pid(),
+            report->message);
+  sample_at_ = kNever;
+  trainer_->Kill();
+}
+
 void Agent::Sample(Time now) {
   sample_at_ = now + kSampleInterval;
   StartDeathWatch();
-  if (Finishing()) return;
+  if (Finishing()) return EndIfStopped(now);
   // Wait a moment for the exit code, if this is an exit: it is the better evidence.
   if (channel_ended_at_ && now - *channel_ended_at_ > kEofGrace) {
     return LoseTrainer("eof", "the trainer closed its channel");

@@ -66,6 +66,7 @@ class Agent {
   bool Finishing() const { return config_.trainer.is_program && exit_sent_; }
   void StartDeathWatch();
   void Sample(Time now);
+  void EndIfStopped(Time now);
   void Reap();
   void OnTrainerExit(int status);
   std::string NoteOfExit(int code) const;
@@ -85,6 +86,7 @@ class Agent {
   std::unique_ptr<TrainerProcess> trainer_;  // until it is reaped
   std::optional<int> reaped_code_;           // of a trainer that has ended, while processes of it are left
   std::optional<HangWatch> hang_watch_;      // until the trainer is lost
+  std::optional<HangWatch> stop_watch_;      // of a program after its last step
   BusyMeter busy_;                           // of the trainer
   std::optional<Time> channel_ended_at_;
   bool channel_open_ = false;
