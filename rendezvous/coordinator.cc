@@ -449,11 +449,11 @@ void Coordinator::OnProgress(Peer& peer, const Progress& progress, Time now) {
       // Clamp to what UnresponsiveLimit uses. max() with its arguments in this order maps NaN to zero.
       const double took = std::min(std::max(0.0, record.seconds), ToSeconds(options_.silence_limit));
       step_time_ = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(took));
-      LearnStepTime(record);
       stepped = true;
     }
     if (record.step <= recorded_step_) continue;
     recorded_step_ = record.step;
+    LearnStepTime(record);  // also of a step that a status has shown before
     if (record.step > options_.known_checkpoint) report_.kept_samples += record.samples;
     report_.loss = record.loss;
     samples += static_cast<double>(record.samples);

@@ -32,6 +32,8 @@ void World::CheckPublished(size_t index, const NewGeneration& next) {
   ++outcome_.generations;
   if (next.generation < coord.published) Fail("an older generation was published");
   if (const auto ring = rings_.find(next.generation); ring != rings_.end()) {
+    // A coordinator with the term of its predecessor cannot know the numbers of members that do not join it.
+    if (plan_.same_term > 0) tainted_ = true;
     Fail("a generation was published twice");
     return;
   }
@@ -201,6 +203,22 @@ void World::CheckRefused(const Coord& coordinator, const Evict& evict) {
     }
   }
   Fail(evict.member + " holds the state and was refused");
+}
+
+// A member that is well gets the time that it needs to answer: with long steps, a step of its device.
+void World::CheckLate(const Coord& coordinator, const Evict& evict) {
+  if (evict.reason != "did not answer Prepare in time" || !coordinator.backlog.empty()) return;
+  if (plan_.long_steps && coordinator.records_before < 2)
+    return;  // it does not know yet how long a step takes
+  size_t index = 0;
+  const Trainer* trainer = Find(evict.member, &index);
+  if (trainer == nullptr || trainer->stopped || trainer->deaf) return;
+  const Agent& agent = *agents_[index];
+  if (agent.stopped || agent.core->member() != evict.member || pods_[agent.pod].cut_off) return;
+  const Duration lately = seconds(3) + 2 * plan_.step_time;
+  if (agent.in_outage || now_ - std::max(agent.outage_until, agent.faulted_at) < lately) return;
+  if (now_ - std::max(agent.reset_until, continued_at_) < lately) return;
+  Fail(evict.member + " was left out as late, though it was well");
 }
 
 // A worker's fault ends the job only when no other worker could go on without it.

@@ -62,6 +62,19 @@ Plan Plan::Draw(SplitMix64& rng) {
   plan.change_leader = rng.Chance(0.15) ? 0.02 + 0.3 * rng.Uniform() : 0;
   plan.late_fatal = rng.Chance(0.3) ? 0.5 : 0;
   plan.flip = rate(0.1, 300, 4000);
+  plan.odd_text = plan.through_codec && rng.Chance(0.5);
+  plan.same_term = rng.Chance(0.1) ? 0.5 : 0;
+  plan.long_steps = rng.Chance(0.05);
+  if (plan.long_steps) {
+    plan.step_time = milliseconds(1000 + rng.Below(1000));
+    plan.total_steps = static_cast<int64_t>(6 + rng.Below(10));
+    plan.checkpoint_every = static_cast<int64_t>(3 + rng.Below(10));
+    plan.faults_end = seconds(10 + rng.Below(15));
+    for (Duration* each : {&plan.kill_trainer, &plan.kill_agent, &plan.reset, &plan.partition,
+                           &plan.stop_agent, &plan.stop_trainer, &plan.coordinator, &plan.scale, &plan.leave,
+                           &plan.vanish, &plan.sever, &plan.flip})
+      *each *= 10;
+  }
   return plan;
 }
 

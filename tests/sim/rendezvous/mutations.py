@@ -159,4 +159,14 @@ MUTATIONS = [
     ("OutvotedIsSource", "coordinator: uses a state that was outvoted when the majority has died", [
         ("membership_change.cc", "status.has_state = false;", ";"),
     ]),
+    ("TermTrusted", "coordinator: counts from one although members know higher numbers of its term", [
+        ("coordinator.cc", "CountOnFrom(join.newest, now);", ";"),
+    ]),
+    ("StepIgnored", "coordinator: gives members with long steps as little time to answer as the others", [
+        ("membership_change.cc", "return std::max(deadline, 2 * usual_step_);", "return deadline;"),
+    ]),
+    ("TextGrows", "codec: text that is not UTF-8 becomes longer than its limit", [
+        ("field_text.cc", """cut += size == 0 ? "?" : text.substr(at, size);""",
+         r"""cut += size == 0 ? "\xef\xbf\xbd" : text.substr(at, size);"""),
+    ]),
 ]

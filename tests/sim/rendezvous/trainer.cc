@@ -135,7 +135,9 @@ void World::OnPrepare(size_t index, const Prepare& prepare) {
   const bool at_work =
       trainer.mode == Mode::kStepping || trainer.mode == Mode::kFetching || trainer.mode == Mode::kLoading;
   if (prepare.urgency == Urgency::kBoundary && at_work) return;  // its next Enter requests the boundary
-  const Duration quiesce = at_work ? Between(Duration(50'000), milliseconds(6)) : Duration(20'000);
+  const Duration work =
+      plan_.long_steps && prepare.urgency == Urgency::kAbort ? plan_.step_time : milliseconds(6);
+  const Duration quiesce = at_work ? Between(Duration(50'000), work) : Duration(20'000);
   InTrainer(index, quiesce, [this, index, generation](Agent&) { Answer(index, generation); });
 }
 
@@ -354,7 +356,9 @@ void World::FailOperation(size_t index, Generation generation, Duration delay) {
     if (trainer.mode != Mode::kStepping || trainer.generation->generation != generation) return;
     trainer.mode = Mode::kStuck;
     if (!trainer.answered) return Answer(index, trainer.prepared);
-    FromTrainerTo(index, OperationFailed{generation, "", "an operation failed"});
+    FromTrainerTo(index,
+                  OperationFailed{generation, "",
+                                  "an operation failed" + std::string(plan_.odd_text ? 9000 : 0, '\xff')});
   });
 }
 
@@ -438,7 +442,7 @@ void World::Commit(size_t index, Generation generation, int64_t step, uint64_t c
   StepRecord record;
   record.step = step;
   record.samples = 8;
-  record.seconds = 0.05;
+  record.seconds = plan_.long_steps ? ToSeconds(plan_.step_time) : 0.05;
   record.generation = generation;
   trainer.records.push_back(record);
   if (trainer.rank == 0) {

@@ -57,7 +57,10 @@ struct Plan {
   double late_fatal = 0;       // at every cut of the network: a trainer that was left out fails meanwhile
   Duration flip{};             // memory changes without notice while a generation trains
   size_t address_bytes = 16;   // of each trainer
+  bool odd_text = false;       // errors are long and not UTF-8
   double slow_search = 0;      // at every status: the member still looks for checkpoints
+  double same_term = 0;        // at every start of a coordinator: it has the term of its predecessor
+  bool long_steps = false;     // of seconds, which a device computes to the end before its member can answer
   bool refused_leave = false;  // agents whose trainer was refused exit: their pods move to another node
   static Plan Draw(SplitMix64& rng);
 };
@@ -176,6 +179,8 @@ struct Coord {
   std::set<std::string> released;  // ids that got Exit, or were unreachable when a generation was published
   std::map<std::string, bool> was_member;  // id -> it was left out of a later generation that had room
   int64_t last_record = 0;
+  int32_t records = 0;         // that it has published
+  int32_t records_before = 0;  // when it sent the newest Prepare
   Generation published = 0;
   std::map<Generation, Urgency> prepared;
 };
@@ -283,6 +288,7 @@ class World {
   void CheckResets(const Ring& before, const NewGeneration& next);
   void CheckSameData(const NewGeneration& next);
   void CheckRefused(const Coord& coordinator, const Evict& evict);
+  void CheckLate(const Coord& coordinator, const Evict& evict);
   void CheckFailed(const rendezvous::Report& report);
   void CheckOutvoted(const Coord& coordinator, const NewGeneration& next);
   void CheckAsked(const Coord& coordinator);
@@ -307,6 +313,7 @@ class World {
   bool corrupted_ = false;
   std::set<std::string> data_;  // of all trainers that have joined
 
+  uint32_t term_ = 0;
   std::vector<Coord> coordinators_;  // the last one is the active one
   std::vector<std::unique_ptr<Agent>> agents_;
   std::vector<Pod> pods_;

@@ -166,6 +166,26 @@ TEST_F(PredecessorTest, AMemberMayTakeTwoOfItsStepsToAnswer) {
   EXPECT_EQ(Last<NewGeneration>(1)->start_step, 2);
 }
 
+// The record of a step may arrive when a membership change has shown the step already.
+TEST_F(PredecessorTest, ALateRecordShowsHowLongAStepTakes) {
+  Make(1, 3, 3);
+  Form({1, 2, 3});
+  Commit(1, 20);
+  On(MessageFrom{3, Down{Id(3), "mutex", 0, ""}});
+  Pass(seconds(1));
+  for (const ConnectionId c : {1, 2}) Answer(c, 2);
+  Progress late;
+  late.records.push_back({});
+  late.records[0].step = 2;
+  late.records[0].seconds = 20;
+  On(MessageFrom{1, late});
+  On(MessageFrom{2, Down{Id(2), "mutex", 0, ""}});
+  Pass(seconds(39));
+  EXPECT_FALSE(Last<Evict>(1).has_value());
+  Answer(1, 2);
+  EXPECT_EQ(Last<NewGeneration>(1)->start_step, 2);
+}
+
 TEST_F(PredecessorTest, OneLongStepDoesNotMakeDeadlinesLonger) {
   Make(1, 2, 2);
   Form({1, 2});
