@@ -16,6 +16,7 @@ class Options:
     images: list = dataclasses.field(default_factory=list)  # image archives, imported on every node
     node_grace_s: int = 8  # time until a silent node becomes Unknown; Kubernetes' default is 50
     eviction_s: int = 300  # time until its pods are deleted; Kubernetes' default
+    mtu: int = 1500  # of every link between pods, as on Ethernet
     apiserver_flags: list = dataclasses.field(default_factory=list)
 
 
@@ -92,12 +93,13 @@ def kube_proxy(addresses, name):
     }
 
 
-def cni(addresses, index):
+def cni(addresses, index, mtu):
     return {
         "cniVersion": "1.0.0",
         "name": "pods",
         "plugins": [
             {"type": "bridge", "bridge": "cni0", "isGateway": True, "hairpinMode": True, "ipMasq": False,
+             "mtu": mtu,
              "ipam": {"type": "host-local", "dataDir": "/run/cni-ipam", "ranges": [[{"subnet": addresses.pods(index)}]],
                       "routes": [{"dst": "0.0.0.0/0"}]}},
             {"type": "portmap", "capabilities": {"portMappings": True}},

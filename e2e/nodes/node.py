@@ -48,7 +48,7 @@ class Node:
         addresses = self.site.addresses
         (etc / "kubelet.yaml").write_text(layout.text(layout.kubelet(addresses, self.site.options, self.cgroup.name)))
         (etc / "kube-proxy.yaml").write_text(layout.text(layout.kube_proxy(addresses, self.name)))
-        (etc / "cni.conflist").write_text(layout.text(layout.cni(addresses, self.index)))
+        (etc / "cni.conflist").write_text(layout.text(layout.cni(addresses, self.index, self.site.options.mtu)))
         (etc / "containerd.toml").write_text(layout.CONTAINERD)
         (etc / "resolv-pods.conf").write_text("")  # no names outside of the cluster are resolved
 
@@ -151,7 +151,8 @@ class Node:
 
     def _plug_in(self):
         addresses = self.site.addresses
-        _ip("link", "add", self.outer, "type", "veth", "peer", "name", "eth0", "netns", self.init_pid)
+        mtu = self.site.options.mtu
+        _ip("link", "add", self.outer, "mtu", mtu, "type", "veth", "peer", "name", "eth0", "mtu", mtu, "netns", self.init_pid)
         _ip("link", "set", self.outer, "master", "nodes", "up")
         inside = ["nsenter", "-t", str(self.init_pid), "-n", "ip", "-batch", "-"]
         lines = [f"addr add {self.address}/24 dev eth0", "link set eth0 up", f"route add default via {addresses.bridge}"]

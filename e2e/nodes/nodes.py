@@ -40,7 +40,7 @@ def tools():
 
 
 class Nodes:
-    """See layout.Options for the options (nodes, resources, images, node_grace_s, eviction_s).
+    """See layout.Options for the options (nodes, resources, images, node_grace_s, eviction_s, mtu).
 
     folder: a new or empty folder for data, keys and logs (default: a temporary one).
     detached: the nodes keep running after this process ends, until `down` is called on their folder.

@@ -93,6 +93,12 @@ class OnNodes(unittest.TestCase):
         except KubectlError:  # the name does not resolve yet
             return ""
 
+    def test_packets_between_pods_are_those_of_ethernet(self):
+        said = self.run_pod(pod("packets", WORKER_IMAGE, ["cat", "/sys/class/net/eth0/mtu"], "node-1"))
+        self.assertEqual(said.strip(), str(self.nodes.options.mtu))
+        for link in ("eth0", "cni0"):
+            self.assertEqual(self.nodes.run("node-1", "cat", f"/sys/class/net/{link}/mtu").strip(), "1500")
+
     def test_devices(self):
         gpu = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
         said = self.run_pod(pod("device", WORKER_IMAGE, ["sh", "-c", "echo $NVIDIA_VISIBLE_DEVICES"], **gpu))
