@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The chart's templates quote names that users choose: a namespace 2024 or a release 1e3 would become a number.
+"""The chart's templates quote names that users choose: a namespace 2024 or a release 1e3 would become a number. The documents say
+what the chart exposes.
 
 e2e/chart renders the chart; this test needs no Helm.
 """
@@ -28,6 +29,23 @@ class Chart(unittest.TestCase):
             for line in path.read_text().splitlines():
                 if line.startswith("$ helm upgrade"):
                     self.assertNotIn(" --reuse-values", line, path.name)
+
+    def test_the_operator_reaches_api_servers_of_common_distributions(self):
+        """kubeadm and k3s listen on 6443, minikube on 8443, MicroK8s on 16443; a Service without them behind it on 443."""
+        values = (ROOT / "helm/ringmaster/values.yaml").read_text()
+        ports = re.search(r"apiServerPorts: \[(.*)\]", values)[1].split(", ")
+        self.assertLessEqual({"443", "6443", "8443", "16443"}, set(ports))
+        policy = (TEMPLATES / "networkpolicy.yaml").read_text()
+        self.assertIn("range .Values.networkPolicy.apiServerPorts", policy[policy.index("egress:"):])
+
+    def test_what_metrics_reveal_is_documented_by_label(self):
+        code = re.sub(r"for \(const char\* \w+ : \{[^}]*\}\)", "", (ROOT / "operator/serve/metrics.cc").read_text())
+        labels = set(re.findall(r'\{"(\w+)", ', code))
+        self.assertGreater(len(labels), 10)
+        page = (ROOT / "docs/operate/security.md").read_text()
+        table = page[page.index("| label | reveals |"):].split("\n\n")[0]
+        explained = {name for row in table.splitlines()[2:] for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+        self.assertEqual(labels, explained)
 
 
 if __name__ == "__main__":
