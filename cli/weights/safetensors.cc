@@ -70,7 +70,12 @@ Status WriteSafetensors(const std::string& path, const std::vector<Tensor>& tens
     return written;
   }
   const std::string folder = std::filesystem::path(path).parent_path().string();
-  return FsyncFolder(folder.empty() ? "." : folder);
+  const Status durable = FsyncFolder(folder.empty() ? "." : folder);
+  if (durable.ok()) return Ok();
+  // It may have replaced an older file, so it is not removed.
+  return Error{durable.error().code,
+               fmt::format("{} is complete, but may be lost when the machine loses power: {}", path,
+                           durable.error().message)};
 }
 
 }  // namespace ringmaster::cli

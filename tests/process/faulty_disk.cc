@@ -90,12 +90,11 @@ bool Concerns(int fd, char (&path)[4096]) {
   return Concerns(path);
 }
 
-void Note(const char* call, const char* path, int error) {
+void Note(const char* call, const char* path, const char* fault) {
   const char* const log = std::getenv("FAULTY_LOG");
   if (log == nullptr) return;
   char line[4400];
-  const int length = std::snprintf(line, sizeof line, "%d %s %s %s\n", ::getpid(), call,
-                                   error == 0 ? "-" : ::strerrorname_np(error), path);
+  const int length = std::snprintf(line, sizeof line, "%d %s %s %s\n", ::getpid(), call, fault, path);
   const long fd = ::syscall(SYS_openat, AT_FDCWD, log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (fd < 0) return;
   (void)::syscall(SYS_write, fd, line, length);
@@ -103,7 +102,7 @@ void Note(const char* call, const char* path, int error) {
 }
 
 bool Fail(const char* call, const char* path, int error) {
-  Note(call, path, error);
+  Note(call, path, ::strerrorname_np(error));
   errno = error;
   return true;
 }
@@ -115,7 +114,10 @@ struct Choice {
 // Returns whether the call fails by one of the choices, with errno set.
 template <size_t N>
 bool Fails(const char* call, const char* path, const Choice (&choices)[N]) {
-  if (Has("slow") && Chosen()) ::poll(nullptr, 0, kSlow_ms);
+  if (Has("slow") && Chosen()) {
+    Note(call, path, "slow");
+    ::poll(nullptr, 0, kSlow_ms);
+  }
   for (const Choice& choice : choices)
     if (Has(choice.kind) && Chosen()) return Fail(call, path, choice.error);
   return false;
@@ -157,7 +159,7 @@ int OpenAt(int folder, const char* path, int flags, mode_t mode) {
 
 size_t Half(const char* call, const char* path, size_t bytes) {
   if (bytes < 2 || !Has("short") || !Chosen()) return bytes;
-  Note(call, path, 0);
+  Note(call, path, "short");
   return bytes / 2;
 }
 
@@ -182,10 +184,7 @@ bool WriteFails(int fd, size_t* bytes) {
 bool SyncFails(int fd) {
   char path[4096];
   if (!Concerns(fd, path)) return false;
-  if (Has("nofsync")) {
-    errno = EINVAL;
-    return true;
-  }
+  if (Has("nofsync")) return Fail("fsync", path, EINVAL);
   return Fails("fsync", path, {{"eio", EIO}, {"eintr", EINTR}});
 }
 
@@ -250,10 +249,7 @@ int close(int fd) {
 
 int flock(int fd, int operation) noexcept {
   char path[4096];
-  if (Has("nolocks") && Concerns(fd, path)) {
-    errno = ENOSYS;
-    return -1;
-  }
+  if (Has("nolocks") && Concerns(fd, path) && Fail("flock", path, ENOSYS)) return -1;
   return static_cast<int>(::syscall(SYS_flock, fd, operation));
 }
 
