@@ -418,7 +418,11 @@ SpawnSpec LocalBackend::SpecOf(const Key& key, const std::string& pod, int32_t r
 }
 
 void LocalBackend::OnStart(const std::string& uid, const Result<pid_t>& pid) {
-  if (!pid.ok()) return EndPod(uid, kExitBadInput, pid.error().message);
+  if (!pid.ok()) {
+    // What may pass must not fail the job, as bad input does.
+    const bool never = pid.error().code == Code::kInvalid;
+    return EndPod(uid, never ? kExitBadInput : kExitDevice, pid.error().message);
+  }
   Key key;
   {
     MutexLock lock(mutex_);

@@ -20,6 +20,7 @@
 #include "base/check.h"
 #include "base/exit_codes.h"
 #include "base/file.h"
+#include "base/open_file.h"
 
 namespace ringmaster::local {
 namespace {
@@ -79,16 +80,17 @@ struct ChildPlan {
   ReportAndExit(kReportFd, errno);
 }
 
+// Returns the error of a start: kUnavailable for what may pass, such as an I/O error or a full disk.
+Error CannotStart(const Error& error) {
+  const bool passes = error.code == Code::kUnavailable || error.code == Code::kExhausted;
+  return {passes ? Code::kUnavailable : Code::kInvalid, error.message};
+}
+
 // Opens a descriptor above those that the child replaces.
 Result<Fd> OpenHigh(const std::string& path, int flags) {
-  const int fd = ::open(path.c_str(), flags | O_CLOEXEC, 0644);
-  if (fd < 0) {
-    Error error = ErrnoError("open " + path, errno);
-    error.code = Code::kInvalid;
-    return error;
-  }
-  Fd low(fd);
-  Fd high(::fcntl(fd, F_DUPFD_CLOEXEC, kReportFd + 1));
+  const Fd low = OpenFile(path, flags, 0644);
+  if (!low.valid()) return CannotStart(ErrnoError("open " + path, errno));
+  Fd high(::fcntl(low.get(), F_DUPFD_CLOEXEC, kReportFd + 1));
   if (!high.valid()) return Error{Code::kUnavailable, ErrnoError("dup", errno).message};
   return high;
 }
@@ -97,7 +99,7 @@ Result<Fd> OpenHigh(const std::string& path, int flags) {
 
 Result<Process> Spawn(const SpawnSpec& spec) {
   CHECK(!spec.argv.empty());
-  if (Status made = MakeFolder(spec.folder); !made.ok()) return Error{Code::kInvalid, made.error().message};
+  if (Status made = MakeFolder(spec.folder); !made.ok()) return CannotStart(made.error());
   RM_ASSIGN(Fd log, OpenHigh(spec.log, O_WRONLY | O_CREAT | O_APPEND));
   RM_ASSIGN(Fd null, OpenHigh("/dev/null", O_RDONLY));
   int ends[2];

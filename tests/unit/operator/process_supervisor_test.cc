@@ -6,7 +6,9 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -16,8 +18,10 @@
 #include <thread>
 
 #include "base/file.h"
+#include "base/open_file.h"
 #include "base/process_children.h"
 #include "operator/local/leftovers.h"
+#include "operator/local/spawn.h"
 #include "tests/temp_folder.h"
 #include "tests/unit/operator/await.h"
 
@@ -47,6 +51,11 @@ class ProcessSupervisorTest : public testing::Test {
   std::optional<T> Get(const std::optional<T>& value) {
     std::lock_guard lock(mutex_);
     return value;
+  }
+  // A process may run before its start is reported.
+  pid_t Pid() {
+    EXPECT_TRUE(Await([&] { return Get(pid_).has_value(); }));
+    return Get(pid_).value_or(-1);
   }
   int RunToEnd(const std::string& script) {
     Make();
@@ -104,9 +113,35 @@ TEST_F(ProcessSupervisorTest, AFolderThatCannotBeCreatedIsAnError) {
   EXPECT_EQ(start_error_->code, Code::kInvalid);
 }
 
+// Network file systems report interrupts. The open of a pipe waits for its reader, so that signals reach it.
+TEST_F(ProcessSupervisorTest, AnInterruptWhileTheLogIsOpenedIsNoError) {
+  struct sigaction before {};
+  struct sigaction action {};
+  action.sa_handler = [](int) {};  // without SA_RESTART
+  ASSERT_EQ(::sigaction(SIGUSR1, &action, &before), 0);
+  SpawnSpec spec = Shell("exit 0");
+  ASSERT_EQ(::mkfifo(spec.log.c_str(), 0600), 0);
+  std::thread interrupts([starter = ::pthread_self(), &spec] {
+    for (int i = 0; i < 20; ++i) {
+      ::pthread_kill(starter, SIGUSR1);
+      ::usleep(1000);
+    }
+    const Fd reader(::open(spec.log.c_str(), O_RDONLY | O_CLOEXEC));
+    char byte = 0;
+    EXPECT_EQ(::read(reader.get(), &byte, 1), 0);  // until the child has ended
+  });
+  const Result<Process> process = Spawn(spec);
+  if (!process.ok()) OpenFile(spec.log, O_WRONLY);  // lets the thread end
+  interrupts.join();
+  ::sigaction(SIGUSR1, &before, nullptr);
+  ASSERT_TRUE(process.ok()) << process.error().message;
+  EXPECT_EQ(PeekExitCode(*process), 0);
+  Reap(*process);
+}
+
 TEST_F(ProcessSupervisorTest, ProcessesThatAPodLeavesBehindAreKilled) {
   EXPECT_EQ(RunToEnd("sleep 1000 & sleep 1000 & exit 3"), 3);
-  EXPECT_TRUE(Await([&] { return !GroupAlive(*Get(pid_)); }));
+  EXPECT_TRUE(Await([&] { return !GroupAlive(Pid()); }));
 }
 
 TEST_F(ProcessSupervisorTest, StopSendsSigtermFirst) {
@@ -147,7 +182,7 @@ TEST_F(ProcessSupervisorTest, TheDestructorWaitsForWhatAnEndedPodLeaves) {
   supervisor_->Stop("a", Duration{0});
   ASSERT_TRUE(Await([&] { return Get(exit_code_).has_value(); }));
   supervisor_.reset();
-  EXPECT_FALSE(GroupAlive(*Get(pid_)));
+  EXPECT_FALSE(GroupAlive(Pid()));
 }
 
 TEST_F(ProcessSupervisorTest, TheDestructorLeavesNoProcess) {
@@ -155,7 +190,7 @@ TEST_F(ProcessSupervisorTest, TheDestructorLeavesNoProcess) {
   supervisor_->Start("a", Shell("trap '' TERM; sleep 1000 & touch ready; wait; sleep 1000"));
   ASSERT_TRUE(Await([&] { return std::filesystem::exists(scratch_.File("pod/ready")); }));
   supervisor_.reset();
-  EXPECT_FALSE(GroupAlive(*Get(pid_)));
+  EXPECT_FALSE(GroupAlive(Pid()));
 }
 
 // A shell that starts a process in another session, and says which one.
@@ -181,7 +216,9 @@ TEST_F(LeftBehind, AnotherSessionHasEndedBeforeTheEndOfThePodIsReported) {
   supervisor_->Start("a", Shell(std::string(kDetaches) + "sleep 1000; :"));
   const pid_t detached = Detached();
   ASSERT_FALSE(IsGone(detached));
-  ::kill(*Get(pid_), SIGKILL);
+  const pid_t pid = Pid();
+  ASSERT_GT(pid, 0);
+  ::kill(pid, SIGKILL);
   ASSERT_TRUE(Await([&] { return Get(exit_code_).has_value(); }));
   EXPECT_EQ(*Get(exit_code_), 137);
   EXPECT_TRUE(IsGone(detached));
@@ -204,7 +241,7 @@ TEST_F(LeftBehind, AKilledWardenIsReplacedWhenItsPodsHaveEnded) {
   ::kill(children[0], SIGKILL);
   ASSERT_TRUE(Await([&] { return Get(exit_code_).has_value(); }));
   EXPECT_EQ(*Get(exit_code_), 137);
-  EXPECT_TRUE(IsGone(*Get(pid_)));
+  EXPECT_TRUE(IsGone(Pid()));
   EXPECT_TRUE(IsGone(detached));
   {
     std::lock_guard lock(mutex_);
