@@ -11,7 +11,7 @@ import torch
 
 from .. import _generators, _native, _state
 from .._errors import Error
-from . import _tensors
+from . import _foreign, _tensors
 
 Named = List[Tuple[str, torch.nn.Parameter]]
 _TRAINED_TYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -22,6 +22,7 @@ def check(name: str, value: Any) -> Any:
     where = f"run.register({name}=...)"
     if not name.isidentifier():
         raise Error(f"{where}: the name must be an identifier")
+    _foreign.check(where, value)
     if isinstance(value, torch.nn.Module):
         if type(value).__name__ in ("DistributedDataParallel", "FullyShardedDataParallel", "DataParallel"):
             raise Error(
