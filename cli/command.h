@@ -36,6 +36,7 @@ void AddRun(CLI::App& app, int& exit_code);
 void AddLaunch(CLI::App& app, int& exit_code);
 void AddValidate(CLI::App& app, int& exit_code);
 void AddConvert(CLI::App& app, int& exit_code);
+void AddCompare(CLI::App& app, int& exit_code);
 void AddUi(CLI::App& app, int& exit_code);
 void AddSample(CLI::App& app, int& exit_code);
 void AddExport(CLI::App& app, int& exit_code);

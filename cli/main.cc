@@ -86,6 +86,7 @@ int Main(int argc, char** argv) {
   AddCheckpoints(app, exit_code);
   AddDevices(app, exit_code);
   AddPlot(app, exit_code);
+  AddCompare(app, exit_code);
   AddRender(app, exit_code);
   AddCrd(app, exit_code);
   AddAttach(app, exit_code);

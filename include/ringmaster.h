@@ -32,7 +32,8 @@
  * why, and it should exit with rm_exit_code. RM_INVALID is a mistake of the caller and changes nothing.
  *
  * Threads: one thread at a time; rm_open, and rm_next when it waits, belong to the main thread, whose end the
- * agent takes for the end of the worker. rm_heartbeat and the functions without a run are thread-safe.
+ * agent takes for the end of the worker. rm_heartbeat, rm_leaving and the functions without a run are
+ * thread-safe.
  *
  * The layout of a struct and the meaning of a value do not change while RM_ABI_VERSION is the same. Structs
  * grow at the end: the caller sets `size` to the sizeof that it was compiled with, and the library neither
@@ -129,6 +130,9 @@ typedef struct rm_config {
   int32_t reserved;
   int32_t device;         /* rm_device: the memory of gradients, and where they are summed */
   int32_t device_ordinal; /* RM_DEVICE_CUDA: the current device of this thread, as cudaGetDevice returns it */
+  const char* digest_folder; /* where to record a hash of each gradient, loss and array of the state in each
+                                step, for `ringmaster compare`; "": nowhere; NULL: RINGMASTER_DIGESTS.
+                                Needs RM_DEVICE_HOST, and asks for RM_EVENT_DESCRIBE after each step */
 } rm_config;
 
 typedef enum rm_device {
@@ -272,6 +276,12 @@ RM_API rm_status rm_finish(rm_run* run);
 RM_API rm_status rm_validated(rm_run* run, double loss, double accuracy);
 /* Shows that the program makes progress within a long micro-batch. */
 RM_API void rm_heartbeat(rm_run* run);
+/*
+ * Returns the seconds in which this worker must have left, once its agent has received SIGTERM because the
+ * node is drained or preempted; a number below 0 before. RM_EVENT_END follows after the current step, if the
+ * other workers can continue: until then, begin nothing that takes long. Thread-safe.
+ */
+RM_API double rm_leaving(const rm_run* run);
 
 /* ---- without a run ---- */
 

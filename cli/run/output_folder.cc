@@ -123,7 +123,8 @@ OutputPaths PathsIn(const std::string& folder, const std::string& checkpoint_pat
           folder + "/events.jsonl",
           folder + "/busy_times.jsonl",
           folder + "/summary.json",
-          folder + "/tensorboard"};
+          folder + "/tensorboard",
+          folder + "/digests"};
 }
 
 OutputFolder::OutputFolder(OutputPaths paths, Fd lock, std::string created)
@@ -172,6 +173,7 @@ Status OutputFolder::Clean(const std::string& run) const {
   remover.RemoveIn(paths_.tensorboard, [](const fs::path& path) {
     return path.filename().string().starts_with("events.out.tfevents.");
   });
+  remover.RemoveIn(paths_.digests, [](const fs::path& path) { return path.extension() == ".jsonl"; });
   for (const std::string& file :
        {paths_.metrics, paths_.events, paths_.busy_times, paths_.summary, paths_.folder + "/mlflow.json"})
     remover.Remove(file);

@@ -26,6 +26,7 @@ struct OutputPaths {
   std::string busy_times;
   std::string summary;
   std::string tensorboard;
+  std::string digests;
 };
 
 OutputPaths PathsIn(const std::string& folder, const std::string& checkpoint_path);
@@ -46,9 +47,9 @@ class OutputFolder {
 
   const OutputPaths& paths() const { return paths_; }
 
-  // Removes checkpoints, metrics, events, busy times, logs, event files and summary, for --fresh; no other
-  // file. In a folder of checkpoints outside of DIR only those of the job `run` ("namespace/name"). Errors:
-  // the first file that cannot be removed, after all others are.
+  // Removes checkpoints, metrics, events, busy times, logs, event files, digests and summary, for --fresh; no
+  // other file. In a folder of checkpoints outside of DIR only those of the job `run` ("namespace/name").
+  // Errors: the first file that cannot be removed, after all others are.
   Status Clean(const std::string& run) const;
 
   // Keeps the folder: the run has started.

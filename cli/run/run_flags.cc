@@ -45,6 +45,7 @@ Result<RunOptions> Parse(const RunFlags& flags) {
   RM_ASSIGN(options.chaos, ParseChaos(flags.chaos, flags.chaos_seed));
   RM_ASSIGN(options.progress, ParseProgressStyle(flags.progress, StdoutTraits().screen));
   options.tensorboard = flags.tensorboard;
+  options.digests = flags.digests;
   const std::string tracking_uri = Variable("MLFLOW_TRACKING_URI");
   options.mlflow_uri = flags.mlflow.empty() ? tracking_uri : flags.mlflow;
   if (!flags.mlflow.empty()) {
@@ -77,6 +78,9 @@ Result<std::unique_ptr<Session>> Prepare(const RunOptions& options) {
   const std::string out = OutputFolderOf(job, options.out);
   const OutputPaths paths = PathsIn(out, job.spec.checkpoint.path.empty() ? "" : job.spec.checkpoint.path);
   RM_ASSIGN(RunPlan plan, MakePlan(std::move(job), paths.checkpoints));
+  if (options.digests && !plan.library)
+    return Error{Code::kInvalid,
+                 "--digests: only programs with launch.kind library record digests; remove the flag"};
   plan.notes.insert(plan.notes.end(), options.notes.begin(), options.notes.end());
   int64_t resume_step = 0;
   if (!options.fresh && plan.programs) {
@@ -108,6 +112,9 @@ std::vector<CLI::Option*> AddRunFlags(CLI::App& command, RunFlags& flags) {
       command.add_option("--progress", flags.progress, "auto, bar, plain or json")->capture_default_str(),
       command.add_flag("--tensorboard", flags.tensorboard,
                        "Write event files for TensorBoard to DIR/tensorboard"),
+      command.add_flag("--digests", flags.digests,
+                       "Record hashes of all gradients and states in DIR/digests for `ringmaster compare`; "
+                       "launch.kind library"),
       command.add_option("--mlflow", flags.mlflow,
                          "URI of an MLflow server to upload the run to (default: MLFLOW_TRACKING_URI)"),
       command.add_option("--metrics-address", flags.metrics_address,

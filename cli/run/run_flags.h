@@ -27,6 +27,7 @@ struct RunFlags {
   uint64_t chaos_seed = 1;
   std::string progress = "auto";
   bool tensorboard = false;
+  bool digests = false;
   std::string mlflow;
   std::string metrics_address;
   std::optional<std::string> ui;

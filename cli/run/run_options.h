@@ -24,6 +24,7 @@ struct RunOptions {
   ChaosOptions chaos;
   ProgressStyle progress = ProgressStyle::kPlain;
   bool tensorboard = false;
+  bool digests = false;            // programs of the library record them in DIR/digests
   std::string mlflow_uri;          // empty: nothing is uploaded
   std::string mlflow_token;        // must not be logged
   std::string mlflow_experiment;   // empty: the name of the job

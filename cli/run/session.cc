@@ -249,6 +249,9 @@ class Session::Impl {
     if (api::RunsCommand(plan_.job.spec))
       options.environment.extra["RINGMASTER_STOP_SECONDS"] =
           std::to_string(plan_.job.spec.restart.stopSeconds);
+    if (options_.digests)
+      options.environment.extra["RINGMASTER_DIGESTS"] =
+          std::filesystem::absolute(folder_.paths().digests).string();
     if (plan_.programs) {
       options.environment.extra["RINGMASTER_FRAMEWORK"] = plan_.job.spec.framework;
       options.environment.extra["RINGMASTER_ADDRESS"] = "127.0.0.1";

@@ -272,7 +272,7 @@ Result<Revision> LocalBackend::Apply(const control::Write& write, JobEntry& entr
   pod.node = "localhost";
   pod.created = pod.placed = pod.started = Now();
   by_uid_[pod.uid] = {write.key, pod.name};
-  supervisor_->Start(pod.uid, SpecOf(write.key, pod.name, pod.rank));
+  supervisor_->Start(pod.uid, SpecOf(write.key, pod));
   entry.pods.emplace(pod.name, std::move(pod));
   return ++pod_revision_;
 }
@@ -391,7 +391,8 @@ std::string LocalBackend::TerminationLog(const std::string& pod) const {
   return options_.directory + "/pods/" + pod + "/termination-message";
 }
 
-SpawnSpec LocalBackend::SpecOf(const Key& key, const std::string& pod, int32_t rank) const {
+SpawnSpec LocalBackend::SpecOf(const Key& key, const core::Pod& of) const {
+  const std::string& pod = of.name;
   SpawnSpec spec;
   spec.argv = options_.argv;
   const std::string own = options_.directory + "/pods/" + pod;
@@ -400,7 +401,7 @@ SpawnSpec LocalBackend::SpecOf(const Key& key, const std::string& pod, int32_t r
   if (const Status made = MakeFolder(own); !made.ok()) log::Warn("{}", made.error().message);
   spec.log = options_.directory + "/logs/" + pod + ".log";
   spec.environment = options_.environment.extra;
-  if (const auto place = core::RolePlaceOf(rank); place && options_.role_program) {
+  if (const auto place = core::RolePlaceOf(of.rank); place && options_.role_program) {
     if (const RoleProgram* program = options_.role_program(place->role, place->index)) {
       spec.argv = program->argv;
       for (const auto& [name, value] : program->environment) spec.environment.try_emplace(name, value);
@@ -408,7 +409,8 @@ SpawnSpec LocalBackend::SpecOf(const Key& key, const std::string& pod, int32_t r
   }
   spec.environment["RINGMASTER_JOB"] = key.ToString();
   spec.environment["RINGMASTER_POD"] = pod;
-  spec.environment["RINGMASTER_LOCAL_RANK"] = std::to_string(rank);
+  spec.environment["RINGMASTER_ATTEMPT"] = std::to_string(of.attempt);
+  spec.environment["RINGMASTER_LOCAL_RANK"] = std::to_string(of.rank);
   spec.environment["RINGMASTER_JOB_FILE"] = options_.environment.job_file;
   spec.environment["RINGMASTER_COORDINATOR"] = options_.environment.coordinator;
   spec.environment["RINGMASTER_SECRET_FILE"] = options_.environment.secret_file;

@@ -153,7 +153,7 @@ class LocalBackend final : public control::Backend {
   void OnExit(const std::string& uid, int exit_code);
   void EndPod(const std::string& uid, int exit_code, const std::string& message);
   void Notify(const control::Key& key) const;
-  SpawnSpec SpecOf(const control::Key& key, const std::string& pod, int32_t rank) const;
+  SpawnSpec SpecOf(const control::Key& key, const core::Pod& of) const;
   std::string TerminationLog(const std::string& pod) const;
 
   const Options options_;

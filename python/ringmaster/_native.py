@@ -48,6 +48,7 @@ class Config(ctypes.Structure):
         ("reserved", ctypes.c_int32),
         ("device", ctypes.c_int32),
         ("device_ordinal", ctypes.c_int32),
+        ("digest_folder", ctypes.c_char_p),
     ]
 
 
@@ -115,6 +116,7 @@ _SIGNATURES = {
     "rm_finish": (ctypes.c_int, [_RUN]),
     "rm_validated": (ctypes.c_int, [_RUN, ctypes.c_double, ctypes.c_double]),
     "rm_heartbeat": (None, [_RUN]),
+    "rm_leaving": (ctypes.c_double, [_RUN]),
     "rm_samples": (
         ctypes.c_int64,
         [
@@ -227,13 +229,13 @@ def hash_bytes(data: bytes, seed: int = 0) -> int:
 
 
 class Handle:
-    """An rm_run. Not thread-safe, except `heartbeat`."""
+    """An rm_run. Not thread-safe, except `heartbeat` and `leaving`."""
 
     def __init__(self, transport: Optional[str]) -> None:
         self._library = library()
         self._process = os.getpid()
         self._run: Optional[int] = None
-        self._heartbeat_mutex = threading.Lock()  # rm_heartbeat must not run when rm_close does
+        self._heartbeat_mutex = threading.Lock()  # rm_heartbeat and rm_leaving must not run when rm_close does
         pointer = _RUN()
         options = Options(ctypes.sizeof(Options), transport.encode() if transport else None)
         status = self._library.rm_open(ctypes.byref(options), ctypes.byref(pointer))
@@ -354,3 +356,8 @@ class Handle:
     def heartbeat(self) -> None:
         with self._heartbeat_mutex:
             self._library.rm_heartbeat(self._handle())
+
+    def leaving(self) -> Optional[float]:
+        with self._heartbeat_mutex:
+            seconds = float(self._library.rm_leaving(self._handle()))
+        return None if seconds < 0 else seconds

@@ -51,6 +51,12 @@ class Settings:
     data_fingerprint: str = ""
     transport: Optional[str] = None
     drop_last: bool = False
+    digests: Optional[str] = None
+
+    @property
+    def records_digests(self) -> bool:
+        """Whether the library hashes gradients, which it needs in the memory of the host."""
+        return bool(os.environ.get("RINGMASTER_DIGESTS") if self.digests is None else self.digests)
 
     def __post_init__(self) -> None:
         # Also of NumPy, for example.
@@ -465,6 +471,16 @@ class Run(abc.ABC, Generic[StepT]):
         """Shows that the program makes progress, within a micro-batch or an evaluation that takes minutes. Thread-safe."""
         self._native.heartbeat()
 
+    @property
+    def leaving(self) -> Optional[float]:
+        """The seconds in which this worker must have left, once its node is drained or preempted; None before. Thread-safe.
+
+        The loop over the steps ends here after the current step, by SystemExit, and the other workers continue. So a program
+        looks at this before it begins what takes long, such as an upload. It may differ between workers: decide nothing by it
+        that all must do alike.
+        """
+        return self._native.leaving()
+
     def close(self) -> None:
         """Leaves the job. The end of the process does so as well, and should follow."""
         self._close_sources()
@@ -641,6 +657,7 @@ class Run(abc.ABC, Generic[StepT]):
             checkpoint_keep=settings.checkpoint_keep or 0,
             device=_native.DEVICE_HOST if gpu is None else _native.DEVICE_CUDA,
             device_ordinal=gpu or 0,
+            digest_folder=None if settings.digests is None else os.fsencode(settings.digests),
         )
         self._native.join(
             config, [(t.name, t.elements, 0 if t.in_norm else _native.NOT_IN_NORM) for t in tensors]

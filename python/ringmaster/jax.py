@@ -111,7 +111,7 @@ class Run(_trees.Run[Step]):
             return None
         device = devices.pop()
         ordinal = _cuda_ordinal(device)
-        if ordinal is None or not _native.has_plugin():
+        if ordinal is None or self.settings.records_digests or not _native.has_plugin():
             return None
         self._memory = device
         return ordinal
@@ -216,6 +216,7 @@ def init(
     data_fingerprint: str = "",
     transport: Optional[str] = None,
     drop_last: bool = False,
+    digests: Optional[str] = None,
 ) -> Run:
     """Connects with the job, and seeds the random numbers of Python and NumPy. Call it first.
 
@@ -234,5 +235,6 @@ def init(
             data_fingerprint=data_fingerprint,
             transport=transport,
             drop_last=drop_last,
+            digests=digests,
         )
     )

@@ -203,6 +203,7 @@ def init(
     data_fingerprint: str = "",
     transport: Optional[str] = None,
     drop_last: bool = False,
+    digests: Optional[str] = None,
 ) -> Run:
     """Connects with the job, and seeds the random numbers of Python and NumPy. Call it first.
 
@@ -221,5 +222,6 @@ def init(
             data_fingerprint=data_fingerprint,
             transport=transport,
             drop_last=drop_last,
+            digests=digests,
         )
     )

@@ -159,6 +159,46 @@ class Loaders(Case):
         self.assertEqual(len(samples(taken(loader(drop_last=True, shuffle=True), 2, drop_last=True))), 16)
 
 
+class Foreign(Case):
+    """Objects of Accelerate and Lightning, by stand-ins: Python finds the package by the module of the class."""
+
+    def wrapper(self, module, base):
+        return type("Wrapper", (base,), {"__module__": module})
+
+    def test_wrappers_are_refused_by_the_name_of_their_package(self):
+        model = torch.nn.Linear(1, 1)
+        for module, base, arguments, package in (
+            ("accelerate.optimizer", torch.optim.SGD, (model.parameters(),), "accelerator.prepare"),
+            ("lightning.fabric.wrappers", torch.nn.Linear, (1, 1), "fabric.setup"),
+            ("lightning_fabric.wrappers", torch.nn.Linear, (1, 1), "Lightning Fabric"),
+        ):
+            run = rm.init(micro_batches=4, samples_per_step=8, seed=3)
+            wrapped = self.wrapper(module, base)(*arguments)
+            self.fails("run.register(thing=...): this Wrapper is a wrapper of ", run.register, thing=wrapped)
+            self.fails(package, run.register, thing=wrapped)
+            run.close()
+        loader = self.wrapper("accelerate.data_loader", DataLoader)(Numbers(), batch_size=2)
+        self.fails("step.micro_batches(...): this Wrapper is a wrapper of Accelerate", taken, loader)
+        run, _ = start()
+        self.fails("run.evaluate(...): this Wrapper is a wrapper of Accelerate", run.evaluate, loader)
+        run.close()
+
+    def test_a_module_of_the_users_with_a_base_of_lightning_is_taken(self):
+        lightning_module = self.wrapper("lightning.pytorch.core.module", torch.nn.Linear)
+        run = rm.init(micro_batches=4, samples_per_step=8, seed=3)
+        run.register(model=type("Mine", (lightning_module,), {})(1, 1))
+        run.close()
+
+    def test_a_process_group_of_several_processes_is_refused(self):
+        run, _ = start()
+        distributed = torch.distributed
+        with unittest.mock.patch.object(distributed, "is_initialized", lambda: True), \
+                unittest.mock.patch.object(distributed, "get_backend", lambda: "gloo"):
+            with unittest.mock.patch.object(distributed, "get_world_size", lambda: 2):
+                self.fails("a process group of 2 processes (gloo)", lambda: next(iter(run.steps(1))))
+        run.close()
+
+
 class _With(torch.utils.data.Dataset):
     """The same dataset with the collate function of a DataLoader."""
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <memory>
@@ -33,8 +34,9 @@ using ringmaster::library::Tensor;
 struct rm_run {
   std::unique_ptr<Session> session;  // null: rm_open failed
   std::string error;
-  int32_t exit_code = ringmaster::kExitBadInput;  // when there is no session
-  std::vector<rm_array> arrays;                   // of the last RM_EVENT_LOAD
+  int32_t exit_code = ringmaster::kExitBadInput;  // when there is no session, or it is broken
+  bool broken = false;           // a call failed, and no memory was left to describe the failure
+  std::vector<rm_array> arrays;  // of the last RM_EVENT_LOAD
   std::vector<std::string> types;
 };
 
@@ -75,18 +77,30 @@ Thrown CurrentException() {
   }
 }
 
+// Fails for good when even the description of an exception has thrown. What the session holds is freed by
+// rm_close.
+rm_status Break(rm_run* run) noexcept {
+  run->broken = true;
+  run->exit_code = ringmaster::kExitMemory;
+  return RM_FAILED;
+}
+
 // Runs `body`, which returns an rm_status, and turns exceptions into RM_FAILED. What the session had begun is
 // not known then, so it fails for good.
 template <class Body>
-rm_status Guard(rm_run* run, Body body) {
+rm_status Guard(rm_run* run, Body body) noexcept {
   if (run == nullptr) return RM_INVALID;
-  if (run->session == nullptr) return RM_FAILED;  // rm_error has the reason
+  if (run->session == nullptr || run->broken) return RM_FAILED;  // rm_error has the reason
   if (run->session->failed()) return RM_FAILED;
   try {
-    return body(*run->session);
+    try {
+      return body(*run->session);
+    } catch (...) {
+      const Thrown thrown = CurrentException();
+      return Say(run, RM_FAILED, run->session->FailWith(thrown.exit_code, thrown.message).message);
+    }
   } catch (...) {
-    const Thrown thrown = CurrentException();
-    return Say(run, RM_FAILED, run->session->FailWith(thrown.exit_code, thrown.message).message);
+    return Break(run);
   }
 }
 
@@ -160,6 +174,16 @@ Result<Config> ConfigOf(const rm_config& given, const rm_tensor* tensors, int32_
   if (given.checkpoint_folder != nullptr) config.checkpoint_folder = given.checkpoint_folder;
   if (given.checkpoint_every_steps >= 0) config.checkpoint_every_steps = given.checkpoint_every_steps;
   if (given.checkpoint_keep > 0) config.checkpoint_keep = given.checkpoint_keep;
+  if (given.digest_folder != nullptr) {
+    config.digest_folder = given.digest_folder;
+  } else if (const char* const folder = std::getenv("RINGMASTER_DIGESTS")) {
+    config.digest_folder = folder;
+  }
+  if (!config.digest_folder.empty() && config.gpu)
+    return Error{
+        Code::kInvalid,
+        "rm_config.digest_folder (or RINGMASTER_DIGESTS): digests are computed from gradients in the "
+        "memory of the host: set rm_config.device to RM_DEVICE_HOST"};
   std::set<std::string> names;
   for (int32_t i = 0; i < count; ++i) {
     const rm_tensor& tensor = tensors[i];
@@ -207,23 +231,29 @@ rm_status rm_open(const rm_options* options, rm_run** out) {
   if (*out == nullptr) return RM_FAILED;
   rm_run* const run = *out;
   try {
-    auto opened = Session::Open(Text(CopyIn(options).transport));
-    if (!opened.ok()) return Say(run, RM_FAILED, opened.error().message);
-    run->session = std::move(opened).value();
-    return RM_OK;
+    try {
+      auto opened = Session::Open(Text(CopyIn(options).transport));
+      if (!opened.ok()) return Say(run, RM_FAILED, opened.error().message);
+      run->session = std::move(opened).value();
+      return RM_OK;
+    } catch (...) {
+      const Thrown thrown = CurrentException();
+      run->exit_code = thrown.exit_code;
+      return Say(run, RM_FAILED, thrown.message);
+    }
   } catch (...) {
-    const Thrown thrown = CurrentException();
-    run->exit_code = thrown.exit_code;
-    return Say(run, RM_FAILED, thrown.message);
+    return Break(run);
   }
 }
 
 void rm_close(rm_run* run) { const std::unique_ptr<rm_run> owner(run); }
 
-const char* rm_error(const rm_run* run) { return run == nullptr ? "not enough memory" : run->error.c_str(); }
+const char* rm_error(const rm_run* run) {
+  return run == nullptr || run->broken ? "libringmaster: not enough memory" : run->error.c_str();
+}
 
 int32_t rm_exit_code(const rm_run* run) {
-  if (run == nullptr || run->session == nullptr)
+  if (run == nullptr || run->session == nullptr || run->broken)
     return run == nullptr ? ringmaster::kExitMemory : run->exit_code;
   return run->session->exit_code();
 }
@@ -402,8 +432,8 @@ rm_status rm_gradient(rm_run* run, int32_t tensor, float* values) {
 rm_status rm_committed(rm_run* run, double learning_rate, double gradient_norm) {
   return Guard(run, [&](Session& session) {
     if (!session.reduced()) return Say(run, RM_INVALID, "rm_committed: rm_reduce has not returned RM_OK");
-    session.Commit(learning_rate, gradient_norm);
-    return RM_OK;
+    const Status done = session.Commit(learning_rate, gradient_norm);
+    return done.ok() ? RM_OK : Answer(run, session, done.error());
   });
 }
 
@@ -442,6 +472,11 @@ rm_status rm_validated(rm_run* run, double loss, double accuracy) {
 
 void rm_heartbeat(rm_run* run) {
   if (run != nullptr && run->session != nullptr) run->session->Heartbeat();
+}
+
+double rm_leaving(const rm_run* run) {
+  const auto left = run == nullptr || run->session == nullptr ? std::nullopt : run->session->TimeToLeave();
+  return left ? ringmaster::ToSeconds(*left) : -1;
 }
 
 int64_t rm_samples(uint64_t seed, int64_t dataset_size, int64_t samples_per_step, int32_t micro_batches,

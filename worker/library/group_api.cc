@@ -23,6 +23,7 @@ using ringmaster::library::Group;
 struct rm_group {
   std::unique_ptr<Group> group;  // null: rm_group_open failed
   std::string error;
+  bool out_of_memory = false;  // no memory was left to describe the last error
 };
 
 namespace {
@@ -32,25 +33,42 @@ constexpr double kMaxTimeoutSeconds = 1e7;
 
 rm_status Say(rm_group* group, rm_status status, const std::string& message) {
   group->error = message;
+  group->out_of_memory = false;
   return status;
+}
+
+// Returns what `body` returns, and turns exceptions into RM_FAILED.
+template <class Body>
+rm_status Catch(rm_group* group, Body body) noexcept {
+  try {
+    try {
+      return body();
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const std::exception& thrown) {
+      return Say(group, RM_FAILED, thrown.what());
+    }
+  } catch (const std::bad_alloc&) {  // also of the handler above
+    group->out_of_memory = true;
+    return RM_FAILED;
+  } catch (...) {
+    group->error.clear();  // allocates nothing
+    return RM_FAILED;
+  }
 }
 
 // Runs `body`, which returns a Status, and turns errors and exceptions into an rm_status.
 template <class Body>
-rm_status Guard(rm_group* group, const char* function, Body body) {
+rm_status Guard(rm_group* group, const char* function, Body body) noexcept {
   if (group == nullptr) return RM_INVALID;
   if (group->group == nullptr) return RM_FAILED;  // rm_group_error has the reason
-  try {
+  return Catch(group, [&] {
     const Status status = body(*group->group);
     if (status.ok()) return RM_OK;
     if (status.error().code == Code::kInvalid)
       return Say(group, RM_INVALID, fmt::format("{}: {}", function, status.error().message));
     return Say(group, RM_FAILED, status.error().message);
-  } catch (const std::bad_alloc&) {
-    return Say(group, RM_FAILED, "not enough memory");
-  } catch (const std::exception& thrown) {
-    return Say(group, RM_FAILED, thrown.what());
-  }
+  });
 }
 
 // As Guard, for operations on `bytes` at `data`.
@@ -92,7 +110,7 @@ rm_status rm_group_open(const rm_group_options* options, rm_group** out) {
   rm_group_options wanted{};
   if (options != nullptr) std::memcpy(&wanted, options, std::min<size_t>(options->size, sizeof wanted));
   if (wanted.timeout_seconds == 0) wanted.timeout_seconds = kDefaultTimeoutSeconds;
-  try {
+  return Catch(*out, [&] {
     if (!(wanted.timeout_seconds > 0))
       return Say(*out, RM_INVALID, "rm_group_options.timeout_seconds: must be at least 0");
     const auto timeout = std::chrono::duration<double>(std::min(wanted.timeout_seconds, kMaxTimeoutSeconds));
@@ -103,15 +121,13 @@ rm_status rm_group_open(const rm_group_options* options, rm_group** out) {
                  opened.error().message);
     (*out)->group = std::move(opened).value();
     return RM_OK;
-  } catch (const std::exception& thrown) {
-    return Say(*out, RM_FAILED, thrown.what());
-  }
+  });
 }
 
 void rm_group_close(rm_group* group) { const std::unique_ptr<rm_group> owner(group); }
 
 const char* rm_group_error(const rm_group* group) {
-  return group == nullptr ? "not enough memory" : group->error.c_str();
+  return group == nullptr || group->out_of_memory ? "not enough memory" : group->error.c_str();
 }
 
 const char* rm_group_address(const rm_group* group) {

@@ -32,6 +32,7 @@ struct Config {
   std::optional<std::string> checkpoint_folder;   // unset: of the job
   std::optional<int64_t> checkpoint_every_steps;  // unset: of the job
   std::optional<int> checkpoint_keep;             // unset: of the job
+  std::string digest_folder;                      // empty: no digests are recorded
   std::vector<Tensor> tensors;
 };
 

@@ -15,6 +15,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "rendezvous/codec.h"
+#include "rendezvous/member.h"
 #include "worker/checkpoint/attempt.h"
 #include "worker/compute/device/cpu_kind.h"
 #include "worker/compute/device/host_gradient_device.h"
@@ -108,6 +109,15 @@ void Session::Heartbeat() {
   if (page_.has_value()) page_->Heartbeat();
 }
 
+std::optional<Duration> Session::TimeToLeave() const {
+  const std::optional<Time> since = page_.has_value() ? page_->LeavingSince() : std::nullopt;
+  if (!since) return std::nullopt;
+  // The agent waits no longer for the coordinator, and the pod is killed some time after the other limit.
+  const Duration limit = std::min<Duration>(rendezvous::MemberOptions().leave_grace,
+                                            seconds(job_->spec.checkpoint.gracePeriodSeconds));
+  return std::max(Duration::zero(), *since + limit - Now());
+}
+
 Error Session::FailWith(int exit_code, const std::string& message) {
   EndAttempt();
   failure_ = message;
@@ -157,6 +167,12 @@ Status Session::Join(Config config) {
   if (!sums.ok())
     return FailWith(sums.error().code == Code::kGone ? kExitDevice : kExitMemory, sums.error().message);
   sums_ = std::move(sums).value();
+  if (!config_.digest_folder.empty()) {
+    auto digests =
+        StepDigests::Create(config_.digest_folder, member_, Variable("RINGMASTER_POD"), config_.tensors);
+    RM_TRY(AfterDigests(digests.ok() ? Ok() : Status(digests.error())));
+    digests_ = std::move(digests).value();
+  }
   search_ = std::make_unique<trainer::CheckpointSearch>(config_.checkpoint_folder.value_or(""), identity_);
   reporter_ = std::make_unique<trainer::Reporter>(channel_.get(), config_.steps);
   saver_ = std::make_unique<trainer::CheckpointSaver>(

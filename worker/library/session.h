@@ -9,7 +9,7 @@
 //
 // Without an agent the session is the only member of its run.
 //
-// Not thread-safe, except Heartbeat; Open and Next belong to the main thread.
+// Not thread-safe, except Heartbeat and TimeToLeave; Open and Next belong to the main thread.
 #pragma once
 
 #include <atomic>
@@ -31,6 +31,7 @@
 #include "worker/library/gradient_sums.h"
 #include "worker/library/program_state.h"
 #include "worker/library/run_identity.h"
+#include "worker/library/step_digests.h"
 #include "worker/trainer/agent_channel.h"
 #include "worker/trainer/checkpoint_saver.h"
 #include "worker/trainer/checkpoint_search.h"
@@ -120,7 +121,7 @@ class Session {
   // Errors: the session has failed.
   Status ReadGradient(int tensor, std::span<float> values);
   // REQUIRES: reduced().
-  void Commit(double learning_rate, double gradient_norm);
+  Status Commit(double learning_rate, double gradient_norm);
 
   // Whether the step of the last event is committed: not after an attempt that was interrupted or repeated.
   bool committed() const { return event_.kind == EventKind::kStep && step_ == event_.step + 1; }
@@ -128,6 +129,8 @@ class Session {
   void RequestFinish() { finish_requested_ = true; }
   void Validated(double loss, std::optional<double> accuracy);
   void Heartbeat();
+  // How long this member may take to leave; nullopt: its agent has received no notice. Thread-safe.
+  std::optional<Duration> TimeToLeave() const;
 
  private:
   enum class Stage {
@@ -185,6 +188,10 @@ class Session {
   Error EndJob(int exit_code, const std::string& message);
   // Fails because of the device that has the sums.
   Error DeviceFailed(const Error& error);
+  // Fails, unless the digests were written.
+  Status AfterDigests(const Status& written);
+  // Records the state, if digests are recorded. Returns a request for its description if that is needed.
+  Result<std::optional<Event>> RecordState();
   Event MakeEvent(EventKind kind) const;
   // Begins an attempt at a step in the sums. Returns its event.
   Result<Event> BeginAttempt();
@@ -209,6 +216,7 @@ class Session {
   std::unique_ptr<fabric::Fabric> fabric_;
   std::unique_ptr<device::GradientDevice> device_;
   std::unique_ptr<GradientSums> sums_;
+  std::optional<StepDigests> digests_;  // nullopt: none are recorded
   std::unique_ptr<fabric::Communicator> comm_;
   std::unique_ptr<fabric::AsyncCommunicator> device_comm_;  // null: gradients travel through the host
   std::unique_ptr<trainer::CheckpointSearch> search_;

@@ -125,6 +125,8 @@ Result<std::optional<Session::Event>> Session::TakeStep() {
     stage_ = Stage::kOrder;
     return std::optional<Event>();
   }
+  RM_ASSIGN(const std::optional<Event> asked, RecordState());
+  if (asked) return asked;
   if (step_ >= config_.steps) {
     stage_ = Stage::kFinish;
     return std::optional<Event>();
@@ -146,6 +148,18 @@ Result<std::optional<Session::Event>> Session::TakeStep() {
   waited_ = {};
   computed_ = 0;
   return std::optional(event);
+}
+
+Status Session::AfterDigests(const Status& written) {
+  if (written.ok()) return Ok();
+  return FailWith(kExitDevice, written.error().In("digests of the steps").message);
+}
+
+Result<std::optional<Session::Event>> Session::RecordState() {
+  if (!digests_ || !digests_->WantsState(step_)) return std::optional<Event>();
+  if (!described_) return std::optional(MakeEvent(EventKind::kDescribe));
+  RM_TRY(AfterDigests(digests_->State(step_, formed_.generation, State())));
+  return std::optional<Event>();
 }
 
 Result<std::optional<Session::Event>> Session::AgreeToFinish() {
@@ -195,16 +209,19 @@ Session::Verdict Session::BeginMicroBatch(int v) {
   Heartbeat();
   if (!sums_->BeginMicroBatch(v)) return Verdict::kSkip;
   ++computed_;
+  if (digests_) digests_->BeginMicroBatch(step_ + 1, formed_.generation, v);
   return Verdict::kGo;
 }
 
 Result<Session::Verdict> Session::Add(int tensor, std::span<const float> values) {
   Heartbeat();
+  if (digests_) digests_->Add(tensor, values);
   return VerdictOf(sums_->Add(tensor, values));
 }
 
 Result<Session::Verdict> Session::EndMicroBatch(double loss, std::optional<double> weight) {
   Heartbeat();
+  if (digests_) RM_TRY(AfterDigests(digests_->EndMicroBatch(loss, weight)));
   return VerdictOf(sums_->EndMicroBatch(loss, weight));
 }
 
@@ -270,7 +287,7 @@ Result<Session::StepResult> Session::Reduce() {
   return StepResult{Verdict::kGo, reduced->loss, reduced->norm, reduced->weight};
 }
 
-void Session::Commit(double learning_rate, double gradient_norm) {
+Status Session::Commit(double learning_rate, double gradient_norm) {
   CHECK(reduced_);
   sums_->Commit();
   committed_ = {{"the learning rate of the commit", std::bit_cast<uint64_t>(learning_rate)},
@@ -292,6 +309,8 @@ void Session::Commit(double learning_rate, double gradient_norm) {
   const int64_t every = config_.checkpoint_every_steps.value_or(0);
   save_due_ = !config_.checkpoint_folder.value_or("").empty() && every > 0 && step_ % every == 0 &&
               step_ < config_.steps;
+  if (!digests_) return Ok();
+  return AfterDigests(digests_->Committed(step_, formed_.generation, loss_, gradient_norm, learning_rate));
 }
 
 void Session::Validated(double loss, std::optional<double> accuracy) {
@@ -332,6 +351,7 @@ Result<checkpoint::Snapshot> Session::TakeSnapshot() {
 
 Result<std::optional<Session::Event>> Session::Finish() {
   if (!described_) return std::optional(MakeEvent(EventKind::kDescribe));
+  RM_TRY(RecordState());
   // Any member may send Done, and rank 0 writes the checkpoint.
   RM_ASSIGN(const std::optional<Event> compared, CompareIfDue(true));
   if (compared) return compared;

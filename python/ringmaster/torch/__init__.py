@@ -43,6 +43,7 @@ def init(
     data_fingerprint: str = "",
     transport: Optional[str] = None,
     drop_last: bool = False,
+    digests: Optional[str] = None,
 ) -> Run:
     """Connects with the job, and seeds all random numbers, so that every worker builds the same model. Call it first.
 
@@ -61,6 +62,9 @@ def init(
     transport: "auto", "shm" or "ucx"; by default as the job says.
     drop_last: leaves out the last step of an epoch if it has fewer samples than the others. The samples it would have differ from
                epoch to epoch. Without it, a micro-batch may have a single sample, which a BatchNorm may refuse.
+    digests: a folder in which each worker records a hash of every gradient of each micro-batch, and of its state after each step,
+             for `ringmaster compare`; "": none; by default the environment's RINGMASTER_DIGESTS, which `ringmaster run --digests`
+             sets. Steps then take longer, and gradients on a GPU are summed on the CPU.
     """
     settings = _base.Settings(
         micro_batches=micro_batches,
@@ -73,6 +77,7 @@ def init(
         data_fingerprint=data_fingerprint,
         transport=transport,
         drop_last=drop_last,
+        digests=digests,
     )
     settings.check()
     if threads < 1:

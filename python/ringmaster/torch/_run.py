@@ -13,7 +13,7 @@ import torch
 from .. import _data, _native, _run, _safetensors, _state
 from .._errors import EXIT_DEVICE, EXIT_MEMORY, Error
 from . import _data as _datasets
-from . import _evaluation, _loaders, _objects, _scaler, _schedulers, _tensors, _undo, _weights
+from . import _evaluation, _foreign, _loaders, _objects, _scaler, _schedulers, _tensors, _undo, _weights
 from ._buffers import POLICIES, Buffers
 from ._watch import Watch
 
@@ -225,6 +225,7 @@ class Run(_run.Run[Step]):
         the step is interrupted, the results are None, and the step is attempted again. Before and after the loop over the steps,
         each worker evaluates all batches. The program puts the model into eval() and back, and uses torch.no_grad().
         """
+        _foreign.check("run.evaluate(...)", dataset)
         if isinstance(dataset, torch.utils.data.DataLoader):
             if dataset.batch_size is None or collate_fn is not None or num_workers != 0:
                 raise Error("run.evaluate(DataLoader): it needs a batch_size, and run.evaluate then takes no collate_fn or num_workers")
@@ -287,6 +288,7 @@ class Run(_run.Run[Step]):
         return Step(self, event)
 
     def _tensors(self) -> List[_run.Tensor]:
+        _foreign.check_process_group()
         trained, self._frozen = _objects.trained(self._objects)
         self._known = _objects.Known(self._objects)
         self._groups = _undo.groups_of(self._objects)
@@ -297,7 +299,8 @@ class Run(_run.Run[Step]):
         count = len(self._parameters)
         if count == 0:
             return []
-        self._memory = _tensors.memory_of_sums(dict(trained))
+        if not self.settings.records_digests:
+            self._memory = _tensors.memory_of_sums(dict(trained))
         self._on_gpu = self._memory.type == "cuda"
         self._gradients = [None] * count
         self._direct = [None] * count
@@ -366,6 +369,7 @@ class Run(_run.Run[Step]):
     def _source(
         self, data: Any, collate: Optional[Callable[[List[Any]], Any]], num_workers: int
     ) -> _data.Source:
+        _foreign.check("step.micro_batches(...)", data)
         order = None
         if isinstance(data, torch.utils.data.DataLoader):
             if collate is not None or num_workers != 0:

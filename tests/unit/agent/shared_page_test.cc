@@ -47,6 +47,20 @@ TEST(SharedPage, TheAgentSeesWhatTheTrainerPublishes) {
   EXPECT_EQ(page->page().heartbeat.load(), 5u);
 }
 
+TEST(SharedPage, TheTrainerSeesTheNoticeToLeave) {
+  auto page = SharedPageMemory::Create();
+  ASSERT_TRUE(page.ok());
+  const Time notice = Now();
+  EXPECT_EQ(InChild([&] {
+              auto trainer_page = TrainerPage::Attach(page->fd());
+              if (!trainer_page.ok() || trainer_page->LeavingSince()) return 1;
+              // As the agent does, in another process.
+              page->page().leaving_since_ns.store(notice.time_since_epoch().count());
+              return trainer_page->LeavingSince() == notice ? 0 : 2;
+            }),
+            0);
+}
+
 TEST(SharedPage, RefusesForeignPages) {
   const Fd small(::memfd_create("small", MFD_CLOEXEC));
   EXPECT_EQ(TrainerPage::Attach(small.get()).error().code, Code::kInvalid);

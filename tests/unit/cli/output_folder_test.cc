@@ -84,11 +84,13 @@ TEST(OutputFolder, CleanRemovesOnlyFilesOfARun) {
   folder.Write("a/checkpoints/notes.txt", "x");
   folder.Write("a/metrics.jsonl", "x");
   folder.Write("a/logs/job-1-0.log", "x");
+  folder.Write("a/digests/alone.1.0.jsonl", "x");
   folder.Write("a/mine.txt", "x");
   ASSERT_TRUE(out->Clean("default/a").ok());
   EXPECT_FALSE(fs::exists(folder.File("a/checkpoints/step-000000000010")));
   EXPECT_FALSE(fs::exists(folder.File("a/metrics.jsonl")));
   EXPECT_FALSE(fs::exists(folder.File("a/logs/job-1-0.log")));
+  EXPECT_FALSE(fs::exists(folder.File("a/digests/alone.1.0.jsonl")));
   EXPECT_TRUE(fs::exists(folder.File("a/checkpoints/notes.txt")));
   EXPECT_TRUE(fs::exists(folder.File("a/mine.txt")));
 }

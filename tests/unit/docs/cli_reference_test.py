@@ -22,7 +22,7 @@ def printed(*command):
     return "\n".join(line.rstrip() for line in done.stdout.strip().splitlines()) + "\n"
 
 
-RUN = ["launch", "run", "plot"]
+RUN = ["launch", "run", "plot", "compare"]
 CHECKPOINTS = ["ls", "show", "verify", "rm", "fork"]
 CLUSTER = ["attach", "cancel", "status", "queue", "diagnose", "logs", "scale", "suspend", "resume"]
 

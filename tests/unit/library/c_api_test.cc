@@ -433,6 +433,90 @@ TEST(CApiDeathTest, AnExceptionInTheLibraryRestartsTheWorker) {
       testing::ExitedWithCode(71), "said: libringmaster: cannot start a thread");
 }
 
+// Takes all memory, so that not even a short text can be allocated.
+void ExhaustMemory() {
+  LimitMemory(0);
+  for (size_t size = size_t{1} << 26; size >= 4096; size /= 2)
+    while (std::malloc(size) != nullptr) {
+    }
+  // What the allocator keeps of each small size.
+  for (size_t size = 4096; size >= 16; size -= 16)
+    while (std::malloc(size) != nullptr) {
+    }
+}
+
+// The message of an exception needs memory itself.
+TEST(CApiDeathTest, NoExceptionLeavesTheLibraryWhenNoMemoryIsLeft) {
+  if (ringmaster::kSanitized) GTEST_SKIP() << "sanitizers reserve more memory than a limit leaves";
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        Program program;
+        if (program.Join(10) != RM_OK) std::abort();
+        const std::string meta(1000, 'x');
+        ExhaustMemory();
+        ExitLike(program.run(), rm_describe(program.run(), nullptr, 0, meta.data(), meta.size()));
+      },
+      testing::ExitedWithCode(71), "said: libringmaster: not enough memory");
+  EXPECT_EXIT(
+      {
+        rm_options options{};
+        options.size = sizeof options;
+        options.transport = "a transport with a name that needs memory";
+        rm_run* run = nullptr;
+        ExhaustMemory();
+        const rm_status status = rm_open(&options, &run);
+        ::_exit(status == RM_FAILED && (run == nullptr || rm_exit_code(run) == 71) ? 71 : 1);
+      },
+      testing::ExitedWithCode(71), "");
+}
+
+TEST(CApi, AProgramAloneIsNotToLeave) {
+  EXPECT_LT(rm_leaving(nullptr), 0);
+  Program program;
+  EXPECT_LT(rm_leaving(program.run()), 0);
+}
+
+std::string LinesIn(const std::string& folder) {
+  std::string text;
+  for (const auto& file : std::filesystem::directory_iterator(folder)) {
+    std::ifstream lines(file.path());
+    for (std::string line; std::getline(lines, line);) text += line + "\n";
+  }
+  return text;
+}
+
+TEST(CApi, RecordsDigestsOnRequest) {
+  const Folder folder;
+  const std::string digests = folder.path() + "/a/digests";
+  ::setenv("RINGMASTER_DIGESTS", digests.c_str(), 1);
+  Program program;
+  ASSERT_EQ(program.Join(3), RM_OK) << rm_error(program.run());
+  ::unsetenv("RINGMASTER_DIGESTS");
+  EXPECT_EQ(program.Train().finished, 1);
+  const std::string lines = LinesIn(digests);
+  EXPECT_THAT(lines, HasSubstr(R"("tensors":["w","b"])"));
+  for (const char* part : {R"("microBatch":3,"step":3})", R"("gradientNorm")", R"("state":[["w",")"})
+    EXPECT_THAT(lines, HasSubstr(part));
+  const std::string state = R"("state":)";
+  size_t states = 0;
+  for (size_t at = lines.find(state); at != std::string::npos; at = lines.find(state, at + 1)) ++states;
+  EXPECT_EQ(states, 4u) << "before the first step and after each";
+}
+
+TEST(CApi, DigestsNeedAFolderThatCanBeWritten) {
+  const Folder folder;
+  const std::string file = folder.path() + "/file";
+  std::ofstream(file) << "x";
+  ::setenv("RINGMASTER_DIGESTS", file.c_str(), 1);
+  Program program;
+  EXPECT_EQ(program.Join(3), RM_FAILED);
+  ::unsetenv("RINGMASTER_DIGESTS");
+  EXPECT_THAT(rm_error(program.run()), HasSubstr("digests of the steps: "));
+  EXPECT_THAT(rm_error(program.run()), HasSubstr(file));
+  EXPECT_EQ(rm_exit_code(program.run()), 74);
+}
+
 TEST(CApi, SamplesOfAnEpochAreAPermutation) {
   constexpr int64_t kSamples = 103;
   constexpr int64_t kPerStep = 16;

@@ -113,7 +113,7 @@ class Program {
     std::vector<float> mean(4);
     if (!session_->ReadGradient(0, mean).ok()) return false;
     for (size_t i = 0; i < w_.size(); ++i) w_[i] -= 0.1f * mean[i];
-    session_->Commit(0.1, reduced->gradient_norm);
+    EXPECT_TRUE(session_->Commit(0.1, reduced->gradient_norm).ok());
     return true;
   }
 

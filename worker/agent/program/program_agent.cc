@@ -317,6 +317,9 @@ void ProgramAgent::Start(const program::Start& start) {
     variables.push_back(std::move(variable));
   variables.push_back(fmt::format("RINGMASTER_MEMBER={}.{}", start.order.members[start.rank].id,
                                   start.order.generation & 0xffffffff));
+  variables.push_back(fmt::format("RINGMASTER_ATTEMPT={}", config_.attempt));
+  variables.push_back(fmt::format("RINGMASTER_STOP_SECONDS={}",
+                                  std::chrono::duration_cast<seconds>(config_.stop_grace).count()));
   if (socket_) variables.push_back("RINGMASTER_PROGRESS_SOCKET=" + socket_->path());
   if (kubeflow_) kubeflow_->Begin(NewKey(), &variables);
   mpi_failure_.clear();

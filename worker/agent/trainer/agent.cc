@@ -378,6 +378,8 @@ void Agent::OnSignals() {
       children = true;
     } else {
       log::Info("signal {}: leaving", info.ssi_signo);
+      if (trainer_ && trainer_->page().leaving_since_ns.load() == 0)
+        trainer_->page().leaving_since_ns.store(Now().time_since_epoch().count());
       Feed(rendezvous::Terminate{});
     }
   }

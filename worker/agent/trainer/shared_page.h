@@ -40,6 +40,9 @@ struct SharedPage {
   std::atomic<int64_t> busy_ns;
   std::atomic<int64_t> longest_ns;
   std::atomic<int32_t> micro_batches;  // of the newest step
+  // When the agent received the notice to leave, such as SIGTERM of a drained node: nanoseconds of the
+  // monotonic clock, which all processes of a machine share. 0: it has received none.
+  std::atomic<int64_t> leaving_since_ns;
 };
 
 }  // namespace ringmaster::agent

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "base/result.h"
 #include "base/time.h"
@@ -41,6 +42,11 @@ class TrainerPage {
   void SetStep(int64_t committed) { page_->step.store(committed, std::memory_order_relaxed); }
   // Adds a committed step of `micro_batches` micro-batches. One thread calls it.
   void AddStep(Duration busy, int32_t micro_batches);
+  // When the agent received the notice to leave; nullopt: it has received none.
+  std::optional<Time> LeavingSince() const {
+    const int64_t ns = page_->leaving_since_ns.load(std::memory_order_relaxed);
+    return ns == 0 ? std::nullopt : std::optional(Time(Duration(ns)));
+  }
 
  private:
   explicit TrainerPage(SharedPage* page) : page_(page) {}
