@@ -443,6 +443,8 @@ void Coordinator::OnProgress(Peer& peer, const Progress& progress, Time now) {
   double elapsed = 0;
   bool stepped = false;
   for (const StepRecord& record : progress.records) {
+    // A status may have shown the step before its record arrives, and a step that was lost is trained again.
+    if (record.step > std::min(newest_step_, recorded_step_)) LearnStepTime(record);
     if (record.step > newest_step_) {
       newest_step_ = record.step;
       stepped_at_ = now;
@@ -453,7 +455,6 @@ void Coordinator::OnProgress(Peer& peer, const Progress& progress, Time now) {
     }
     if (record.step <= recorded_step_) continue;
     recorded_step_ = record.step;
-    LearnStepTime(record);  // also of a step that a status has shown before
     if (record.step > options_.known_checkpoint) report_.kept_samples += record.samples;
     report_.loss = record.loss;
     samples += static_cast<double>(record.samples);

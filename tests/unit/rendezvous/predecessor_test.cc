@@ -186,6 +186,21 @@ TEST_F(PredecessorTest, ALateRecordShowsHowLongAStepTakes) {
   EXPECT_EQ(Last<NewGeneration>(1)->start_step, 2);
 }
 
+// The predecessor had recorded more steps than any worker has kept.
+TEST_F(PredecessorTest, StepsThatAreTrainedAgainShowHowLongAStepTakes) {
+  options_.known_step = 1000;
+  Make(1, 2, 2);
+  Form({1, 2});
+  ASSERT_EQ(coordinator_->report().step, 0);
+  Commit(1, 20);
+  Commit(1, 20);
+  On(MessageFrom{2, Down{Id(2), "mutex", 0, ""}});
+  Pass(seconds(39));
+  EXPECT_FALSE(Last<Evict>(1).has_value());
+  Answer(1, 2);
+  EXPECT_EQ(Last<NewGeneration>(1)->start_step, 2);
+}
+
 TEST_F(PredecessorTest, OneLongStepDoesNotMakeDeadlinesLonger) {
   Make(1, 2, 2);
   Form({1, 2});
