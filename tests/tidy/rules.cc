@@ -133,6 +133,7 @@ const IncludeRules& AllowedIncludes() {
       {"worker/bin", {"base", "worker/compute/device", "worker/inventory", "worker/trainer"}},
 
       {"cli/history", {"base", "rendezvous"}},
+      {"cli/compare", {"base", "cli", "cli/history"}},
       {"cli/plot", {"base", "rendezvous", "cli", "cli/history"}},
       {"cli/track", {"base", "rendezvous", "cli/history", "operator/kube"}},
       {"cli/ui", {"base", "base/http", "rendezvous", "cli/history"}},
