@@ -15,7 +15,7 @@ writes its variables to CHECKPOINT.INCARNATION.RANK, and the last one fails afte
 writes CHECKPOINT.saved.RANK with the help of a process that SIGTERM ends. `signals`: every rank waits for SIGNALS before it
 ends, and writes CHECKPOINT.signals.RANK.
 
-While CHECKPOINT.hold exists, every rank waits after the step that the file names: the test decides when the program goes on.
+While CHECKPOINT.hold exists, every rank waits after the step that the file names: the test decides when the program continues.
 """
 
 import datetime
