@@ -20,6 +20,14 @@ void World::Fail(const std::string& what) {
   outcome_.ok = false;
   outcome_.violation = what;
   Trace("VIOLATION: " + what);
+  for (const auto& agent : agents_) {
+    const Trainer& trainer = agent->trainer;
+    if (agent->alive)
+      Trace(fmt::format("{} {}: mode {}, step {}, prepared {}.{}, {}", agent->name, trainer.id,
+                        static_cast<int>(trainer.mode), trainer.state.has ? trainer.state.step : -1,
+                        trainer.prepared >> 32, trainer.prepared & 0xffffffff,
+                        trainer.answered ? "answered" : "not answered"));
+  }
 }
 
 void World::CheckPublished(size_t index, const NewGeneration& next) {
@@ -30,6 +38,8 @@ void World::CheckPublished(size_t index, const NewGeneration& next) {
     return;
   }
   ++outcome_.generations;
+  Trace(fmt::format("coordinator {} publishes {}.{}", index + 1, next.generation >> 32,
+                    next.generation & 0xffffffff));
   if (next.generation < coord.published) Fail("an older generation was published");
   if (const auto ring = rings_.find(next.generation); ring != rings_.end()) {
     // A coordinator with the term of its predecessor cannot know the numbers of members that do not join it.

@@ -355,6 +355,7 @@ void World::FailOperation(size_t index, Generation generation, Duration delay) {
     Trainer& trainer = agent.trainer;
     if (trainer.mode != Mode::kStepping || trainer.generation->generation != generation) return;
     trainer.mode = Mode::kStuck;
+    Trace(trainer.id + ": an operation failed");
     if (!trainer.answered) return Answer(index, trainer.prepared);
     FromTrainerTo(index,
                   OperationFailed{generation, "",
@@ -492,7 +493,10 @@ void World::Finish(size_t index) {
     };
     const std::vector<Member>& members = ring.generation.members;
     if (!std::all_of(members.begin(), members.end(), ends)) {
-      if (!ring.broken) Finish(index);
+      if (!ring.broken) return Finish(index);
+      trainer.mode = Mode::kStuck;
+      if (!trainer.answered) return Answer(index, trainer.prepared);
+      FromTrainerTo(index, OperationFailed{generation, "", "the states cannot be compared"});
       return;
     }
     if (StatesDiffer(ring)) return Diverge(ring);
