@@ -4,13 +4,16 @@
 //
 //   bench_allreduce shm|shm-private|ucx NP SMALLEST_BYTES LARGEST_BYTES
 //   bench_allreduce abort NP BYTES
+//   bench_allreduce cpu NP BYTES
 //   bench_allreduce form NP
 //   bench_allreduce probe
 //
 // The first form prints "bytes min_us median_us" per size. "abort" prints the milliseconds (shortest, median,
 // longest) over UCX from an abort in the middle of an all-reduce to the end of the first barrier of the next
-// generation, at rank 0; "form" the milliseconds until NP ranks are connected over UCX, and the memory and
-// descriptors of rank 0 before and after; "probe" the state of the machine (probe.h).
+// generation, at rank 0; "cpu" the microseconds of processor time of a call over UCX, in the program and in
+// the system, the mean over the ranks: on a busy machine it says more than the time that passes; "form" the
+// milliseconds until NP ranks are connected over UCX, and the memory and descriptors of rank 0 before and
+// after; "probe" the state of the machine (probe.h).
 //
 // RINGMASTER_BENCH_NAMESPACES=A,B distributes the ranks of UCX over these named network namespaces, in turn.
 #include <fcntl.h>
@@ -19,6 +22,7 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -57,7 +61,7 @@ struct SharedPage {
 };
 
 struct Run {
-  std::string what;  // shm, shm-private, ucx, abort or form
+  std::string what;  // shm, shm-private, ucx, abort, cpu or form
   std::string transport;
   bool shared = true;
   int world = 2;
@@ -132,6 +136,34 @@ double MeasureAbort(fabric::Fabric& fabric, fabric::Membership& membership, std:
   return (NowUs() - aborted_us) / 1000;
 }
 
+// Prints the processor time of a call, in the program and in the system.
+void MeasureCpu(fabric::Communicator& communicator, SharedPage& page, int rank, int world,
+                std::span<float> data) {
+  const auto calls = std::clamp(static_cast<int>((size_t{512} << 20) / data.size_bytes()), 50, 5000);
+  const auto call = [&] { Must(communicator.AllReduce(data, fabric::ReduceOp::kSum)); };
+  std::fill(data.begin(), data.end(), 0.0f);
+  for (int i = 0; i < calls / 10; ++i) call();
+  Must(communicator.Barrier());
+  rusage before = {};
+  rusage after = {};
+  ::getrusage(RUSAGE_SELF, &before);
+  for (int i = 0; i < calls; ++i) call();
+  ::getrusage(RUSAGE_SELF, &after);
+  const auto us = [&](const timeval& from, const timeval& to) {
+    return (static_cast<double>(to.tv_sec - from.tv_sec) * 1e6 +
+            static_cast<double>(to.tv_usec - from.tv_usec)) /
+           calls;
+  };
+  page.times[rank][0] = us(before.ru_utime, after.ru_utime);
+  page.times[rank][1] = us(before.ru_stime, after.ru_stime);
+  Must(communicator.Barrier());
+  double sums[2] = {};
+  for (int q = 0; q < world; ++q)
+    for (int kind = 0; kind < 2; ++kind) sums[kind] += page.times[q][kind] / world;
+  if (rank == 0) fmt::print("{:.2f} {:.2f}\n", sums[0], sums[1]);
+  Must(communicator.Barrier());
+}
+
 bool RunRank(const Run& run, SharedPage& page, int rank) {
   if (run.transport == "ucx") EnterNamespace(rank);
   cpu_set_t set;
@@ -192,6 +224,10 @@ bool RunRank(const Run& run, SharedPage& page, int rank) {
   }
   const auto communicator = Must(fabric->Connect(membership), "connect");
   if (CPU_COUNT(&set) == 1) ::sched_setaffinity(0, sizeof set, &set);
+  if (run.what == "cpu") {
+    MeasureCpu(*communicator, page, rank, run.world, std::span(data, run.largest / sizeof *data));
+    return true;
+  }
 
   bool good = true;
   for (const size_t bytes : Sizes(run.smallest, run.largest)) {
@@ -254,11 +290,11 @@ int main(int argc, char** argv) {
   }
   Run run;
   run.what = words.empty() ? "" : words[0];
-  const size_t expected = run.what == "form" ? 2 : run.what == "abort" ? 3 : 4;
+  const size_t expected = run.what == "form" ? 2 : run.what == "abort" || run.what == "cpu" ? 3 : 4;
   if (words.size() != expected) {
     fmt::print(stderr,
                "usage: bench_allreduce shm|shm-private|ucx NP SMALLEST_BYTES LARGEST_BYTES, "
-               "bench_allreduce abort NP BYTES, bench_allreduce form NP, or bench_allreduce probe\n");
+               "bench_allreduce abort|cpu NP BYTES, bench_allreduce form NP, or bench_allreduce probe\n");
     return 2;
   }
   run.shared = run.what == "shm";
