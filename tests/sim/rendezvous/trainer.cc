@@ -529,6 +529,7 @@ void World::Diverge(const Ring& ring) {
   for (const Member& member : ring.generation.members) {
     size_t index = 0;
     if (Find(member.id, &index) == nullptr) continue;
+    Disturb(index);
     InTrainer(index, Between(Duration(50'000), milliseconds(4)), [this, index, generation](Agent& agent) {
       Trainer& trainer = agent.trainer;
       const bool works = trainer.mode == Mode::kStepping || trainer.mode == Mode::kFinal;
