@@ -44,6 +44,19 @@ Json InitContainer(const Context& context) {
           {"volumeMounts", Json::array({Mount()})}};
 }
 
+// Returns the names of the user's variables that Kubernetes computes for each pod, separated by commas.
+std::string ComputedVariables(const Json& env) {
+  std::string names;
+  for (const Json& variable : env) {
+    const auto from = variable.find("valueFrom");
+    if (from == variable.end() || !(from->contains("fieldRef") || from->contains("resourceFieldRef")))
+      continue;
+    const auto name = variable.at("name").get<std::string>();
+    if (!name.starts_with("RINGMASTER_")) names += (names.empty() ? "" : ",") + name;
+  }
+  return names;
+}
+
 }  // namespace
 
 void AddAgent(const api::TrainingJob& job, int32_t rank, const Context& context, Json& spec,
@@ -52,6 +65,7 @@ void AddAgent(const api::TrainingJob& job, int32_t rank, const Context& context,
   ListIn(spec, "volumes").push_back({{"name", kAgentVolume}, {"emptyDir", Json::object()}});
   ListIn(container, "volumeMounts").push_back(Mount());
   Json& env = ListIn(container, "env");
+  const std::string computed = ComputedVariables(env);
   const auto add = [&](const char* name, std::string value) {
     env.push_back({{"name", name}, {"value", std::move(value)}});
   };
@@ -70,6 +84,8 @@ void AddAgent(const api::TrainingJob& job, int32_t rank, const Context& context,
   if (api::LaunchesRanks(job.spec)) {
     add("RINGMASTER_MPI", api::LaunchedBy(job.spec));
     add("RINGMASTER_MPI_SLOTS", std::to_string(api::SlotsOf(job.spec.workers)));
+    // Ranks in other pods must not get them.
+    if (!computed.empty()) add("RINGMASTER_MPI_POD_VARIABLES", computed);
     if (api::HasLiveWorkers(job.spec))
       add("RINGMASTER_MPI_MIN", std::to_string(job.spec.workers.EffectiveMin()));
   }

@@ -33,6 +33,18 @@ TEST(PodEnvironment, WhatTheLauncherHasFromItsPodIsReplacedInOthers) {
   EXPECT_EQ(Values(unmarked.begin(), unmarked.end()), (Values{{"OWN", "y"}, {"CUDA_VISIBLE_DEVICES", "1"}}));
 }
 
+TEST(PodEnvironment, WhatKubernetesHasComputedForTheLaunchersPodStaysThere) {
+  const Strings launcher = {"POD_IP=10.0.0.1", "NODE=a", "HOST_IP=10.1.0.1", "EPOCHS=3"};
+  // The command of the launcher has changed one of them: that is its choice.
+  const Strings rank = {"POD_IP=10.0.0.1", "NODE=a", "HOST_IP=10.1.0.9", "EPOCHS=3", "PMI_RANK=1"};
+  const Strings pod = {"NODE=b"};
+  const std::string marks = MarksOf(launcher);
+  EXPECT_EQ(VariablesOfLauncherPod(rank, pod, marks, "NODE,POD_IP,HOST_IP,ABSENT"), Strings{"POD_IP"});
+  EXPECT_EQ(VariablesOfLauncherPod(rank, {}, marks, "NODE"), Strings{"NODE"});
+  EXPECT_EQ(VariablesOfLauncherPod(rank, pod, marks, ""), Strings{}) << "an operator of an earlier build";
+  EXPECT_EQ(VariablesOfLauncherPod(rank, pod, "", "POD_IP"), Strings{}) << "it may have been changed";
+}
+
 TEST(PodEnvironment, MarksHaveNoValues) {
   const std::string marks = MarksOf({"PASSWORD=secret", "A=b"});
   EXPECT_EQ(marks.size(), 16);

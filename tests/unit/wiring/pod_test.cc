@@ -62,6 +62,20 @@ TEST(Pod, OfAWorkerWithoutACommandServesTheLauncher) {
   EXPECT_EQ(Env(launcher, "RINGMASTER_MPI_SLOTS"), "4");
 }
 
+TEST(Pod, OfALauncherNamesTheVariablesThatRanksInOtherPodsMustNotGet) {
+  Case item = LoadCase("mpi-launcher");
+  const int32_t rank = RanksOf(item.job, 2).back();
+  EXPECT_EQ(Env(PodOf(item.job, "uid-1", rank, item.context), "RINGMASTER_MPI_POD_VARIABLES"), "(not set)");
+  const Json from = {{"fieldRef", {{"fieldPath", "status.podIP"}}}};
+  item.job.spec.roles[0].template_["spec"]["containers"][0]["env"] = Json::array(
+      {{{"name", "POD_IP"}, {"valueFrom", from}},
+       {{"name", "EPOCHS"}, {"value", "3"}},
+       {{"name", "TOKEN"}, {"valueFrom", {{"secretKeyRef", {{"name", "s"}, {"key", "t"}}}}}},
+       {{"name", "MEMORY"}, {"valueFrom", {{"resourceFieldRef", {{"resource", "limits.memory"}}}}}}});
+  EXPECT_EQ(Env(PodOf(item.job, "uid-1", rank, item.context), "RINGMASTER_MPI_POD_VARIABLES"),
+            "POD_IP,MEMORY");
+}
+
 TEST(Pod, OfARoleHasItsNameLabelsAndTemplate) {
   const Case item = LoadCase("tensorflow-roles");
   const std::vector<int32_t> ranks = RanksOf(item.job, 2);

@@ -147,9 +147,14 @@ void MergePodEnvironment() {
   }
   std::vector<std::string> own;
   for (char** entry = environ; *entry != nullptr; ++entry) own.emplace_back(*entry);
-  const char* const marks = std::getenv(kMpiMarksVariable);
-  for (const auto& [name, value] : VariablesOfPod(own, pod, marks == nullptr ? "" : marks))
-    ::setenv(name.c_str(), value.c_str(), 1);
+  const auto get = [](const char* name) {
+    const char* const value = std::getenv(name);
+    return std::string(value == nullptr ? "" : value);
+  };
+  const std::string marks = get(kMpiMarksVariable);
+  for (const std::string& name : VariablesOfLauncherPod(own, pod, marks, get(kMpiPodVariables)))
+    ::unsetenv(name.c_str());
+  for (const auto& [name, value] : VariablesOfPod(own, pod, marks)) ::setenv(name.c_str(), value.c_str(), 1);
   ::unsetenv(kMpiMarksVariable);
 }
 

@@ -25,6 +25,14 @@ std::string MarkOf(std::string_view variable) {
   return fmt::format("{:08x}", hash);
 }
 
+std::set<std::string_view> MarkedBy(std::string_view marks) {
+  std::set<std::string_view> marked;
+  for (size_t at = 0; at + kDigits <= marks.size(); at += kDigits) marked.insert(marks.substr(at, kDigits));
+  return marked;
+}
+
+std::string_view VariableName(std::string_view variable) { return variable.substr(0, variable.find('=')); }
+
 }  // namespace
 
 std::string MarksOf(const std::vector<std::string>& variables) {
@@ -36,21 +44,37 @@ std::string MarksOf(const std::vector<std::string>& variables) {
 std::vector<std::pair<std::string, std::string>> VariablesOfPod(const std::vector<std::string>& own,
                                                                 const std::vector<std::string>& pod,
                                                                 std::string_view marks) {
-  std::set<std::string_view> marked;
-  for (size_t at = 0; at + kDigits <= marks.size(); at += kDigits) marked.insert(marks.substr(at, kDigits));
+  const std::set<std::string_view> marked = MarkedBy(marks);
   std::map<std::string_view, std::string_view> variables;  // of the rank, by name
-  for (const std::string& variable : own)
-    variables.emplace(std::string_view(variable).substr(0, variable.find('=')), variable);
+  for (const std::string& variable : own) variables.emplace(VariableName(variable), variable);
   std::vector<std::pair<std::string, std::string>> out;
   for (const std::string& variable : pod) {
     const size_t equals = variable.find('=');
     if (equals == std::string::npos) continue;
-    const auto it = variables.find(std::string_view(variable).substr(0, equals));
+    const auto it = variables.find(VariableName(variable));
     const bool of_pod = std::any_of(std::begin(kOfPod), std::end(kOfPod),
                                     [&](std::string_view start) { return variable.starts_with(start); });
     if (it == variables.end() || of_pod || marked.contains(MarkOf(it->second)))
       out.emplace_back(variable.substr(0, equals), variable.substr(equals + 1));
   }
+  return out;
+}
+
+std::vector<std::string> VariablesOfLauncherPod(const std::vector<std::string>& own,
+                                                const std::vector<std::string>& pod, std::string_view marks,
+                                                std::string_view computed) {
+  const std::set<std::string_view> marked = MarkedBy(marks);
+  std::set<std::string_view> names;
+  while (!computed.empty()) {
+    const size_t comma = std::min(computed.find(','), computed.size());
+    names.insert(computed.substr(0, comma));
+    computed.remove_prefix(std::min(comma + 1, computed.size()));
+  }
+  for (const std::string& variable : pod) names.erase(VariableName(variable));
+  std::vector<std::string> out;
+  for (const std::string& variable : own)
+    if (names.contains(VariableName(variable)) && marked.contains(MarkOf(variable)))
+      out.emplace_back(VariableName(variable));
   return out;
 }
 
