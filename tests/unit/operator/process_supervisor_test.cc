@@ -113,18 +113,21 @@ TEST_F(ProcessSupervisorTest, AFolderThatCannotBeCreatedIsAnError) {
   EXPECT_EQ(start_error_->code, Code::kInvalid);
 }
 
+std::atomic<int> interrupts_seen{0};
+
 // Network file systems report interrupts. The open of a pipe waits for its reader, so that signals reach it.
 TEST_F(ProcessSupervisorTest, AnInterruptWhileTheLogIsOpenedIsNoError) {
   struct sigaction before {};
   struct sigaction action {};
-  action.sa_handler = [](int) {};  // without SA_RESTART
+  action.sa_handler = [](int) { ++interrupts_seen; };  // without SA_RESTART
   ASSERT_EQ(::sigaction(SIGUSR1, &action, &before), 0);
   SpawnSpec spec = Shell("exit 0");
   ASSERT_EQ(::mkfifo(spec.log.c_str(), 0600), 0);
   std::thread interrupts([starter = ::pthread_self(), &spec] {
-    for (int i = 0; i < 20; ++i) {
+    // The first ones may arrive before the open.
+    for (int i = 0; i < 1000; ++i) {
       ::pthread_kill(starter, SIGUSR1);
-      ::usleep(1000);
+      while (interrupts_seen <= i) std::this_thread::yield();
     }
     const Fd reader(::open(spec.log.c_str(), O_RDONLY | O_CLOEXEC));
     char byte = 0;
