@@ -146,7 +146,7 @@ void Visit(V& v, ProgramState& m) {
   v.Address("address", m.address), v("exitCode", m.exit_code), v.Name("evidence", m.evidence);
   v("message", m.message), v.Count("endedMicros", m.ended_us);
   v.Life("life", m.life), v.Key("key", m.key), v.OptionalList("ranks", m.ranks, kMaxRankCounts);
-  v.Life("openRanks", m.open_ranks), v.Life("version", m.version);
+  v.Life("openRanks", m.open_ranks), v.Life("version", m.version), v.Optional("survivors", m.survivors);
 }
 template <class V>
 void Visit(V& v, StartProgram& m) {

@@ -327,12 +327,14 @@ struct ProgramState {
   ProgramPhase phase = ProgramPhase::kIdle;
   Generation generation = 0;  // 0: none
   int32_t rank = 0;
-  int32_t world = 0;          // ranks of that incarnation
-  std::string address = {};   // where other ranks reach the next program: host:port
-  int32_t exit_code = 0;      // of kEnded; 128 + signal when a signal ended it
-  std::string evidence = {};  // of kEnded: exit | hang | start | launcher (its ranks: exit)
-  std::string message = {};   // of kEnded, for people: the last line of its output
-  int64_t ended_us = 0;       // of kEnded: how long ago, when this was sent
+  int32_t world = 0;         // ranks of that incarnation
+  std::string address = {};  // where other ranks reach the next program: host:port
+  // How it ended, of kEnded. A program that has failed, and of which some process has not ended yet, is
+  // kRunning or kStopping with evidence.
+  int32_t exit_code = 0;      // 128 + signal when a signal ended it
+  std::string evidence = {};  // exit | hang | start | launcher (its ranks: exit)
+  std::string message = {};   // for people: the last line of its output
+  int64_t ended_us = 0;       // how long ago, when this was sent
   int32_t life = 0;           // how often this rank was started again in that incarnation
   // Who knows it may start processes in the next program of this agent (frameworks with a launcher). Only the
   // members of the incarnation get it. Empty: no process may.
@@ -340,6 +342,9 @@ struct ProgramState {
   std::vector<RankCount> ranks = {};  // that ran in this program (frameworks with a launcher)
   int32_t open_ranks = 0;             // that have started in it and not ended with exit code 0
   int32_t version = 0;                // the newest StartProgram::version that it has received
+  // The processes that have survived SIGKILL for a while, for people: "pid 77 (cat), state D". Agents of
+  // earlier builds leave it out.
+  std::string survivors = {};
   bool operator==(const ProgramState&) const = default;
 };
 

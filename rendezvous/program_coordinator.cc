@@ -237,6 +237,9 @@ void ProgramCoordinator::OnState(Peer& peer, const ProgramState& state, Time now
   const bool was_ready = peer.ready();
   if (state.phase == ProgramPhase::kEnded || !state.evidence.empty())
     peer.ended_at = now - std::chrono::microseconds(std::clamp<int64_t>(state.ended_us, 0, kMaxAgeUs));
+  if (!state.survivors.empty() && (!peer.state || peer.state->survivors != state.survivors))
+    AddEvent(EventKind::kWorkerSilent, peer.pod + ": SIGKILL does not end a part of its program, " +
+                                           state.survivors + ": nothing starts there before that has ended");
   peer.state = state;
   peer.stuck = peer.stuck && peer.runs();
   peer.fresh = true;

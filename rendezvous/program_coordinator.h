@@ -40,6 +40,8 @@
 //     failed too often. A launcher takes each list of workers at most once, in the order of versions.
 //  P11 When all members that can be heard have done their part, the job waits up to end_limit for the others
 //     before their loss counts: they may have done theirs.
+//  P12 A failure counts when it is reported, even if processes of the program survive SIGKILL. Nothing starts
+//     where they are, and the controller replaces that pod.
 #pragma once
 
 #include <map>
@@ -103,6 +105,8 @@ class ProgramCoordinator final : public JobCoordinator {
     bool runs() const {
       return state && (state->phase == ProgramPhase::kRunning || state->phase == ProgramPhase::kStopping);
     }
+    // Whether its program has failed though some process of it has not ended.
+    bool failing() const { return runs() && !state->evidence.empty(); }
     // Whether the next incarnation waits for the end of its program.
     bool busy() const { return runs() && !silent && !stuck; }
     // Whether an incarnation may start here.
@@ -148,6 +152,8 @@ class ProgramCoordinator final : public JobCoordinator {
   bool Succeeded(const Peer& peer) const;
   // Whether the program of this rank has ended, in its newest life.
   bool EndedInCurrent(const Peer& peer) const;
+  // Whether the program of this rank has failed. Processes of it may be left: then nothing starts there.
+  bool FailedInCurrent(const Peer& peer) const;
   // Whether the program of this rank was ordered to stop, as by an earlier coordinator.
   bool WasStopped(const Peer& peer) const;
   // Whether the end of this member is that of the job.

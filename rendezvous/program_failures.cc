@@ -64,6 +64,7 @@ void ProgramCoordinator::RestartAlone(Peer& peer, Time now) {
   StartProgram start = StartOf(peer);
   // As far as is known, like Publish.
   peer.state->phase = ProgramPhase::kRunning;
+  peer.state->evidence.clear();
   peer.state->life = peer.life;
   peer.state->version = start.version;
   Send(peer, std::move(start));
@@ -87,7 +88,7 @@ std::optional<ProgramCoordinator::Failure> ProgramCoordinator::LikeliestCause() 
     const auto it = peers_.find(member.id);
     if (it == peers_.end()) continue;
     const Peer& peer = it->second;
-    if (EndedInCurrent(peer) && !Succeeded(peer) && !Spared(peer)) all.push_back(FailureOf(peer));
+    if (FailedInCurrent(peer) && !Spared(peer)) all.push_back(FailureOf(peer));
   }
   const auto order = [](const Failure& f) { return std::pair(f.suspicion, f.at); };
   const auto first = std::min_element(
@@ -119,7 +120,7 @@ bool ProgramCoordinator::CheckFailures(Time now) {
 bool ProgramCoordinator::AnotherRuns() const {
   return std::any_of(members_.begin(), members_.end(), [&](const Member& member) {
     const auto it = peers_.find(member.id);
-    return it != peers_.end() && !EndedInCurrent(it->second);
+    return it != peers_.end() && !EndedInCurrent(it->second) && !FailedInCurrent(it->second);
   });
 }
 
@@ -128,7 +129,8 @@ bool ProgramCoordinator::AnotherRuns() const {
 bool ProgramCoordinator::MayHaveLostAPeer() const {
   return std::any_of(members_.begin(), members_.end(), [&](const Member& member) {
     const auto it = peers_.find(member.id);
-    if (it == peers_.end() || it->second.silent || EndedInCurrent(it->second)) return false;
+    if (it == peers_.end() || it->second.silent || EndedInCurrent(it->second) || FailedInCurrent(it->second))
+      return false;
     return it->second.connection == 0 || it->second.heard <= failure_seen_;
   });
 }
@@ -205,7 +207,12 @@ void ProgramCoordinator::MemberLost(const Peer& peer, const std::string& evidenc
                                     Time now) {
   last_join_ = now;
   const bool judging = stage_ == Stage::kStopping && unjudged_;
-  if ((stage_ != Stage::kRunning && !judging) || !InCurrent(peer) || Succeeded(peer)) return;
+  if ((stage_ != Stage::kRunning && !judging) || !InCurrent(peer)) return;
+  if (Succeeded(peer)) {
+    // What its ranks did still counts.
+    if (programs_.policy.counts_ranks) erased_.emplace(peer.agent, *peer.state);
+    return;
+  }
   if (RoleOf(peer).restart == ProgramRestart::kNever) {
     if (!judging)
       AddEvent(EventKind::kWorkerFailed, peer.pod + " is lost (" + why + "): the others run without it");
@@ -247,7 +254,7 @@ void ProgramCoordinator::MemberLost(const Peer& peer, const std::string& evidenc
 
 // A program that failed before its agent was lost is the better explanation.
 void ProgramCoordinator::Remember(const Peer& peer, const std::string& evidence, const std::string& why) {
-  if (EndedInCurrent(peer))
+  if (FailedInCurrent(peer))
     failures_.push_back(FailureOf(peer));
   else
     losses_.push_back({peer.agent, {peer.pod, evidence, 0, why}, peer.heard});
@@ -255,7 +262,9 @@ void ProgramCoordinator::Remember(const Peer& peer, const std::string& evidence,
 
 bool ProgramCoordinator::ErasedAfterSuccess(const std::string& agent) const {
   const auto is_this = [&](const auto& of) { return of.agent == agent; };
-  return !erased_.contains(agent) && std::none_of(losses_.begin(), losses_.end(), is_this) &&
+  const auto it = erased_.find(agent);
+  if (it != erased_.end() && it->second.phase != ProgramPhase::kEnded) return false;
+  return std::none_of(losses_.begin(), losses_.end(), is_this) &&
          std::none_of(failures_.begin(), failures_.end(), is_this);
 }
 

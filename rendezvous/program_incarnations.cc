@@ -55,6 +55,11 @@ bool ProgramCoordinator::EndedInCurrent(const Peer& peer) const {
          peer.state->life >= peer.life;
 }
 
+bool ProgramCoordinator::FailedInCurrent(const Peer& peer) const {
+  if (EndedInCurrent(peer)) return !Succeeded(peer);
+  return peer.failing() && peer.state->generation == current_ && peer.state->life >= peer.life;
+}
+
 bool ProgramCoordinator::WasStopped(const Peer& peer) const {
   return peer.state && peer.fresh && peer.state->generation == current_ && peer.state->life >= peer.life &&
          (peer.state->phase == ProgramPhase::kIdle || peer.state->phase == ProgramPhase::kStopping);
@@ -90,7 +95,9 @@ std::string ProgramCoordinator::MissingRanks() const {
   for (const Member& member : members_) {
     const auto it = peers_.find(member.id);
     const auto erased = erased_.find(member.id);
-    if (it != peers_.end() && IsLive(it->second) && EndedInCurrent(it->second)) continue;  // not missed
+    if (it != peers_.end() && IsLive(it->second) &&
+        (EndedInCurrent(it->second) || FailedInCurrent(it->second)))
+      continue;  // not missed
     const ProgramState* state = nullptr;
     if (it != peers_.end() && it->second.state) state = &*it->second.state;
     if (it == peers_.end() && erased != erased_.end()) state = &erased->second;
@@ -128,7 +135,7 @@ bool ProgramCoordinator::CheckRunning(Time now) {
     if (Succeeded(peer)) continue;
     leaving = leaving || peer.leaving;
     stopped = stopped || WasStopped(peer);
-    if (!EndedInCurrent(peer)) continue;
+    if (!FailedInCurrent(peer)) continue;
     if (Spared(peer)) {
       if (RoleOf(peer).restart == ProgramRestart::kNever) {
         if (std::exchange(peer.restarts, 1) == 0) {
@@ -216,6 +223,12 @@ void ProgramCoordinator::StopCurrent(Duration grace, Time now) {
 // ---- stopping
 
 bool ProgramCoordinator::CheckStopping(Time now) {
+  // A program that has failed may have processes that survive SIGKILL: its failure is known all the same.
+  const bool known = std::none_of(peers_.begin(), peers_.end(), [&](const auto& entry) {
+    return entry.second.busy() && !FailedInCurrent(entry.second);
+  });
+  if (known && std::exchange(unjudged_, false)) Judge();
+  if (stage_ == Stage::kEnded) return true;
   for (auto& [agent, peer] : peers_) {
     if (!peer.busy()) continue;
     if (now < stop_until_) return false;

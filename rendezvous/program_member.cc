@@ -10,6 +10,7 @@
 namespace ringmaster::rendezvous {
 namespace {
 
+constexpr int32_t kKilled = 137;
 constexpr int32_t kTerminated = 143;
 
 }  // namespace
@@ -40,10 +41,15 @@ void ProgramMemberCore::On(const program::Event& event, Time now) {
     OnCoordinator(from->message, now);
   } else if (const auto* gone = std::get_if<program::Ended>(&event)) {
     OnEnded(*gone, now);
+  } else if (const auto* failed_by_itself = std::get_if<program::Failed>(&event)) {
+    OnFailed(*failed_by_itself, now);
+  } else if (const auto* survived = std::get_if<program::Survived>(&event)) {
+    OnSurvived(*survived, now);
   } else if (const auto* hung = std::get_if<program::Hung>(&event)) {
-    if (state_.phase == ProgramPhase::kRunning && !killed_) {
-      hang_ = hung->message;
+    if (state_.phase == ProgramPhase::kRunning && !failed() && !killed_) {
       killed_ = true;
+      SetEnd({kKilled, "hang", hung->message, Duration{0}}, now);
+      Report(now);
       commands_.push_back(program::Signal{true});
     }
   } else if (const auto* reported = std::get_if<program::Reported>(&event)) {
@@ -134,7 +140,6 @@ void ProgramMemberCore::Begin(const StartProgram& order) {
             .address = self->address,
             .life = order.life,
             .version = order.version};
-  hang_.clear();
   killed_ = false;
   kill_at_ = kNever;
   commands_.push_back(program::Start{order, rank});
@@ -153,26 +158,41 @@ void ProgramMemberCore::Stop(Duration grace, Time now) {
 
 void ProgramMemberCore::OnEnded(const program::Ended& event, Time now) {
   if (!runs()) return;
-  const bool ordered = state_.phase == ProgramPhase::kStopping;
+  const bool ordered = state_.phase == ProgramPhase::kStopping && !failed();
+  if (!ordered && !failed()) SetEnd(event, now);
   state_.phase = ordered ? ProgramPhase::kIdle : ProgramPhase::kEnded;
   state_.address.clear();
+  state_.survivors.clear();
   kill_at_ = kNever;
-  if (!ordered) {
-    // An end in the future would be a count below zero, which no coordinator accepts: it closes the
-    // connection.
-    CHECK(event.ago >= Duration{0}, "ended {} us in the future",
-          -std::chrono::duration_cast<std::chrono::microseconds>(event.ago).count());
-    ended_at_ = now - event.ago;
-    state_.exit_code = event.exit_code;
-    state_.evidence = hang_.empty() ? event.evidence : "hang";
-    state_.message = hang_.empty() ? event.message : hang_;
-  }
   Report(now);
   if (exit_) return Finish();
   if (next_) {
     const StartProgram order = *std::exchange(next_, std::nullopt);
     Begin(order);
   }
+}
+
+void ProgramMemberCore::OnFailed(const program::Failed& event, Time now) {
+  CHECK(event.how.exit_code != 0);
+  if (state_.phase != ProgramPhase::kRunning || failed()) return;
+  SetEnd(event.how, now);
+  Report(now);
+}
+
+void ProgramMemberCore::OnSurvived(const program::Survived& event, Time now) {
+  if (!runs()) return;
+  state_.survivors = event.processes;
+  Report(now);
+}
+
+void ProgramMemberCore::SetEnd(const program::Ended& end, Time now) {
+  // An end in the future would be a count below zero, which no coordinator accepts: it closes the connection.
+  CHECK(end.ago >= Duration{0}, "ended {} us in the future",
+        -std::chrono::duration_cast<std::chrono::microseconds>(end.ago).count());
+  ended_at_ = now - end.ago;
+  state_.exit_code = end.exit_code;
+  state_.evidence = end.evidence;
+  state_.message = end.message;
 }
 
 void ProgramMemberCore::OnRanks(const program::Ranks& ranks, Time now) {
@@ -216,7 +236,7 @@ void ProgramMemberCore::Finish() {
 }
 
 void ProgramMemberCore::Report(Time now) {
-  if (state_.phase == ProgramPhase::kEnded)
+  if (state_.phase == ProgramPhase::kEnded || failed())
     state_.ended_us = std::chrono::duration_cast<std::chrono::microseconds>(now - ended_at_).count();
   SendUp(state_);
 }

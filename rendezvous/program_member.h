@@ -9,6 +9,8 @@
 //
 // Invariants:
 // - At most one program runs, and a new one starts only after ProgramEnded of the last one.
+// - A failure is reported when it is known, and not when the last process of the program has ended: one in a
+//   driver or on a dead disk may survive SIGKILL for ever.
 // - Fence: an order about an older incarnation than the newest one known has no effect.
 // - Losing the coordinator does not interrupt the program. The agent reconnects with back-off, without end,
 //   and repeats its state.
@@ -53,7 +55,14 @@ struct Ended {
   std::string message;
   Duration ago{0};  // how long ago it failed, as far as is known; not negative
 };
-struct Hung {  // the program makes no progress: it is killed, and Ended follows
+struct Failed {  // the first process of the program has failed by itself, and others have not ended yet
+  Ended how;     // its exit code is not 0; Ended itself follows
+};
+// Processes of the program have survived SIGKILL for a while.
+struct Survived {
+  std::string processes;  // ProgramState::survivors
+};
+struct Hung {  // the program makes no progress: that is its failure; it is killed, and Ended follows
   std::string message;
 };
 struct Reported {  // the program has reported progress
@@ -67,8 +76,8 @@ struct Checked {  // what Check has found
   PeersChecked result;
 };
 struct Terminate {};  // SIGTERM or SIGINT: the first is a planned leave, the second ends at once
-using Event = std::variant<Started, Tick, Connected, Disconnected, FromCoordinator, Ended, Hung, Reported,
-                           Ranks, Checked, Terminate>;
+using Event = std::variant<Started, Tick, Connected, Disconnected, FromCoordinator, Ended, Failed, Survived,
+                           Hung, Reported, Ranks, Checked, Terminate>;
 
 // ---- commands
 struct Connect {
@@ -123,10 +132,15 @@ class ProgramMemberCore {
   bool runs() const {
     return state_.phase == ProgramPhase::kRunning || state_.phase == ProgramPhase::kStopping;
   }
+  // Whether the current program has failed by itself.
+  bool failed() const { return !state_.evidence.empty(); }
   void OnCoordinator(const Message& message, Time now);
   void OnStart(const StartProgram& order, Time now);
   void OnCheck(const CheckPeers& order);
   void OnEnded(const program::Ended& event, Time now);
+  void OnFailed(const program::Failed& event, Time now);
+  void OnSurvived(const program::Survived& event, Time now);
+  void SetEnd(const program::Ended& end, Time now);
   void OnRanks(const program::Ranks& ranks, Time now);
   void OnTerminate(Time now);
   void OnTick(Time now);
@@ -141,7 +155,6 @@ class ProgramMemberCore {
   std::vector<program::Command> commands_;
   ProgramState state_;
   Time ended_at_{};
-  std::string hang_;                  // why the program was killed as hung; empty: it was not
   std::optional<StartProgram> next_;  // to start when the current program has ended
   Time kill_at_ = kNever;             // of a program that is being stopped
   bool killed_ = false;               // it was sent SIGKILL

@@ -33,6 +33,15 @@ bool World::HeardWell(const Agent& agent, Duration for_long) const {
   return CanBeHeard(agent) && agent.bad_since == kNever && now_ - agent.bad_until >= for_long;
 }
 
+void World::CheckReaction(size_t index, Generation generation, size_t coordinator) {
+  const Agent& agent = *agents_[index];
+  const Truth& run = runs_[generation];
+  if (ended_ || run.ordered || coordinator + 1 != coordinators_.size() || !HeardWell(agent, seconds(5)))
+    return;
+  if (pods_[agent.pod].role == "ps" || run.members.empty() || Find(agent.name) == nullptr) return;
+  Fail(pods_[agent.pod].name + " has failed long ago, and the gang runs on (P12)");
+}
+
 bool World::DoneByTruth(const Truth& run) const {
   const auto succeeded = [&](const Member& member) {
     const auto death = run.deaths.find(member.id);
@@ -66,7 +75,7 @@ void World::CheckPublished(size_t index, const StartProgram& start) {
   for (const auto& agent : agents_) {
     const Program& program = agent->program;
     if (!program.alive || program.generation >= start.generation || !HeardWell(*agent, kKnown)) continue;
-    if (program.stuck && program.killed) continue;  // given up
+    if ((program.stuck || program.survived) && program.killed) continue;  // given up
     Fail(fmt::format("{} still runs a program of an older incarnation (P2)", agent->name));
   }
   if (coord.judged && *coord.judged > coord.allowed) Fail("an incident is not accounted (P6)");

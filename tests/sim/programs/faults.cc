@@ -46,6 +46,7 @@ Plan Plan::Draw(SplitMix64& rng) {
   plan.stuck = rng.Chance(0.3) ? 0.3 : 0;
   plan.cut_at_end = rng.Chance(0.3) ? 0.7 : 0;
   plan.lies = launched && rng.Chance(0.5) ? 0.7 : 0;
+  plan.survivors = rng.Chance(0.2) ? 0.5 : 0;
   plan.blocked = plan.checks_peers && rng.Chance(0.5) ? 1 : 0;
   return plan;
 }
@@ -55,7 +56,7 @@ void World::ScheduleFaults() {
     const auto index = AnyAgent(true);
     if (!index) return;
     Agent& agent = *agents_[*index];
-    if (agent.program.failing) return;
+    if (agent.program.failing || agent.program.survived) return;
     const Generation generation = agent.program.generation;
     const bool ranks = plan_.shape == Shape::kLauncher || plan_.shape == Shape::kLauncherApart;
     // A rank, as opposed to its launcher, and before it has ended.

@@ -72,7 +72,7 @@ MUTATIONS = [
         ("program_member.cc", "SendUp(options_.hello);\n    Report(now);", "SendUp(options_.hello);"),
     ]),
     ("OrderedEndIsAFailure", "member: reports the end of a program that was stopped as a failure", [
-        ("program_member.cc", "state_.phase == ProgramPhase::kStopping", "false"),
+        ("program_member.cc", "state_.phase == ProgramPhase::kStopping && !failed()", "false"),
     ]),
     ("NothingAdopted", "coordinator: does not adopt what its predecessor has started", [
         ("program_incarnations.cc", "if (current_ == 0 && Adopt(now)) return true;", ";"),
@@ -81,5 +81,11 @@ MUTATIONS = [
         ("program_member.cc", "now >= kill_at_", "false"),
         ("program_member.cc", "std::min({connect_at_, ping_at_, kill_at_, leave_due_, exit_by_})",
          "std::min({connect_at_, ping_at_, leave_due_, exit_by_})"),
+    ]),
+    ("FailureAwaitsTheEnd", "coordinator: a failure does not count before the last process has ended", [
+        ("program_incarnations.cc", "peer.failing() && peer.state->generation == current_", "false"),
+    ]),
+    ("FailureNotReported", "member: reports a failure when the last process has ended", [
+        ("program_member.cc", "SetEnd(event.how, now);", ";"),
     ]),
 ]

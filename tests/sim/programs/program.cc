@@ -105,11 +105,13 @@ void World::EndProgram(size_t index, int32_t code, const std::string& message, b
   Program& program = agent.program;
   const Pod& pod = pods_[agent.pod];
   Truth& run = runs_[program.generation];
-  Trace(fmt::format("{}: program ends with {} {}{}", pod.name, code, message, ordered ? " by order" : ""));
-  program.alive = false;
-  ++program.epoch;
   // Its agent takes it for an answer to the order.
   ordered = ordered || agent.core->state().phase == ProgramPhase::kStopping;
+  const bool survives = !ordered && code != 0 && plan_.survivors > 0 && rng_.Chance(plan_.survivors);
+  Trace(fmt::format("{}: program ends with {} {}{}{}", pod.name, code, message, ordered ? " by order" : "",
+                    survives ? ", and leaves a process" : ""));
+  program.alive = survives;
+  ++program.epoch;
   if (!ordered) run.deaths[agent.name] = {code, message, own, now_, kNever};
   // An agent that is not heard for long may be lost already.
   const bool all_heard = std::all_of(run.members.begin(), run.members.end(), [&](const Member& member) {
@@ -123,9 +125,32 @@ void World::EndProgram(size_t index, int32_t code, const std::string& message, b
       !run.members.empty() && (plan_.shape == Shape::kLauncherApart ? pod.role == "launcher"
                                : plan_.shape == Shape::kLauncher    ? run.members.front().id == agent.name
                                                                     : false);
-  agent.unreported = program::Ended{code, launcher && !own ? "launcher" : "exit", message, Duration{0}};
+  program::Ended how{code, launcher && !own ? "launcher" : "exit", message, Duration{0}};
+  if (survives) return FailWithSurvivors(index, how);
+  agent.unreported = how;
   // A busy machine lets the agent look later.
   After(Between(Duration::zero(), plan_.busy), [this, index] { ToAgent(index, program::Tick{}); });
+}
+
+void World::FailWithSurvivors(size_t index, const program::Ended& how) {
+  Agent& agent = *agents_[index];
+  agent.program.survived = true;
+  agent.unreported_failure = program::Failed{how};
+  const Generation generation = agent.program.generation;
+  const size_t coordinator = coordinators_.size() - 1;
+  After(Between(Duration::zero(), plan_.busy), [this, index] { ToAgent(index, program::Tick{}); });
+  InProgram(index, seconds(5), [this, index, generation, coordinator] {
+    ToAgent(index, program::Survived{"pid 77 (cat), state D"});
+    CheckReaction(index, generation, coordinator);
+  });
+  InProgram(index, Between(seconds(1), seconds(12)), [this, index, how] {
+    Agent& last = *agents_[index];
+    Trace(fmt::format("{}: the process that was left ends", pods_[last.pod].name));
+    last.program.alive = false;
+    ++last.program.epoch;
+    last.unreported = how;
+    ToAgent(index, program::Tick{});
+  });
 }
 
 // A member has died: the others notice.
@@ -143,7 +168,7 @@ void World::Survive(size_t index) {
   Agent& agent = *agents_[index];
   const Truth& run = runs_[agent.program.generation];
   const std::string& role = pods_[agent.pod].role;
-  if (role == "ps" || agent.program.failing) return;
+  if (role == "ps" || agent.program.failing || agent.program.survived) return;
   const bool ranks = plan_.shape == Shape::kLauncher || plan_.shape == Shape::kLauncherApart;
   if (ranks) {
     const bool launcher =
@@ -171,11 +196,12 @@ void World::Signal(size_t index, bool kill) {
   if (!program.alive) return;
   if (kill) {
     program.killed = true;
+    if (program.survived) return;
     const Duration delay =
         program.stuck ? Between(seconds(5), seconds(12)) : Between(milliseconds(1), milliseconds(20));
     return InProgram(index, delay, [this, index] { EndProgram(index, 137, "", false, true); });
   }
-  if (program.stubborn) return;
+  if (program.stubborn || program.survived) return;
   InProgram(index, Between(milliseconds(1), milliseconds(150)),
             [this, index] { EndProgram(index, rng_.Chance(0.3) ? 0 : 143, "", false, true); });
 }

@@ -281,6 +281,12 @@ void World::ToAgent(size_t index, program::Event event) {
   }
   // The agent hears its ranks and collects its children before it reads its connection.
   for (program::Ranks& ranks : std::exchange(agent.unread, {})) agent.core->On(std::move(ranks), now_);
+  if (const auto failed = std::exchange(agent.unreported_failure, std::nullopt)) {
+    runs_[agent.core->state().generation].deaths[agent.name].reported = now_;
+    agent.core->On(*failed, now_);
+    PerformCommands(index);
+    if (!agent.alive) return;
+  }
   if (const auto ended = std::exchange(agent.unreported, std::nullopt)) {
     const auto truth = runs_[agent.core->state().generation].deaths.find(agent.name);
     if (truth != runs_[agent.core->state().generation].deaths.end()) truth->second.reported = now_;

@@ -52,6 +52,7 @@ struct Plan {
   double stubborn = 0;    // of programs: they end by SIGKILL only
   double stuck = 0;       // of programs: they survive SIGKILL for long
   double cut_at_end = 0;  // of runs: an agent is cut off just before its program ends
+  double survivors = 0;   // of failures: a process of the program survives SIGKILL for long
   double lies = 0;        // of launchers: they end with 0 though a rank has failed
   double blocked = 0;     // of runs: two workers cannot reach each other for a while
   static Plan Draw(SplitMix64& rng);
@@ -87,6 +88,7 @@ struct Program {
   bool failing = false;  // its peers have noticed, and it has not ended
   bool stubborn = false;
   bool stuck = false;
+  bool survived = false;   // it has failed, and one of its processes survives SIGKILL
   bool rank_open = false;  // a rank of a launcher runs in it
   Generation generation = 0;
   int32_t life = 0;
@@ -106,8 +108,9 @@ struct Agent {
   Time bad_since = kNever;  // since when it cannot be heard
   Time bad_until{};         // when that was over the last time
   Program program;
-  std::vector<program::Ranks> unread;        // what its ranks have sent, and it has not read yet
-  std::optional<program::Ended> unreported;  // its program has ended, and it has not looked yet
+  std::vector<program::Ranks> unread;                 // what its ranks have sent, and it has not read yet
+  std::optional<program::Ended> unreported;           // its program has ended, and it has not looked yet
+  std::optional<program::Failed> unreported_failure;  // the same, and it is not over
   bool listens = false;
   std::vector<std::function<void()>> backlog;
 };
@@ -193,6 +196,7 @@ class World {
   void StartTheProgram(size_t agent, const program::Start& start);
   void Complete(Generation generation);
   void EndProgram(size_t agent, int32_t code, const std::string& message, bool own, bool ordered);
+  void FailWithSurvivors(size_t agent, const program::Ended& how);
   void BreakRun(Generation generation);
   void Survive(size_t agent);
   void Signal(size_t agent, bool kill);
@@ -217,6 +221,8 @@ class World {
   void CheckIncident(const Incident& incident);
   void CheckLoss(const FailureRecord& record);
   void CheckEnded(const rendezvous::Report& report);
+  // A program of this agent has failed a while ago, and a process of it is left.
+  void CheckReaction(size_t agent, Generation generation, size_t coordinator);
   bool DoneByTruth(const Truth& run) const;
   // Whether this agent has been heard without a pause for a while, up to now.
   bool HeardWell(const Agent& agent, Duration for_long) const;

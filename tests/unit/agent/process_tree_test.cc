@@ -3,8 +3,10 @@
 #include "worker/agent/shell/process_tree.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -44,6 +46,17 @@ class Child {
  private:
   pid_t pid_ = -1;
 };
+
+TEST(ProcessTree, ProcessesAreNamedWithTheirState) {
+  const Child child([] { ::prctl(PR_SET_NAME, "a) b"); });
+  const pid_t own = ::getpid();
+  const std::string text = DescribeProcesses({child.pid(), own});
+  const std::string of_child = fmt::format("pid {} (a) b), state ", child.pid());
+  EXPECT_TRUE(text.starts_with(of_child)) << text;
+  EXPECT_NE(text.find(fmt::format("; pid {} (", own)), std::string::npos) << text;
+  EXPECT_TRUE(DescribeProcesses({own, own, own, own, own}).ends_with("; 2 more"));
+  EXPECT_EQ(DescribeProcesses({}), "");
+}
 
 TEST(ProcessTree, CpuTimeAndBytesOfDescendantsCount) {
   const ProcessWork before = WorkOf(::getpid());

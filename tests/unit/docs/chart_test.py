@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The chart's templates quote names that users choose: a namespace 2024 or a release 1e3 would become a number. The documents say
-what the chart exposes.
+"""The chart's templates quote names that users choose: a namespace 2024 or a release 1e3 would become a number. The documents
+say what the chart exposes.
 
 e2e/chart renders the chart; this test needs no Helm.
 """

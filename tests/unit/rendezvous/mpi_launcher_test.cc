@@ -97,6 +97,18 @@ TEST_F(LauncherTest, AWorkerWhoseRanksHaveSucceededIsNotMissed) {
   EXPECT_EQ(report().phase, GangPhase::kFinished);
 }
 
+// The pod of the launcher is lost after its success, while the report about another rank is on its way.
+TEST_F(LauncherTest, WhatTheRanksOfTheLaunchersPodDidCountsWhenThatIsLost) {
+  Make(2, 2, 2);
+  Form({0, 1});
+  Ran(0, {{2, 0, 1}});
+  End(0, 0);
+  On(PodEnded{Pod(0)});
+  Ran(1, {{2, 1, 1}});
+  EXPECT_FALSE(report().incident.has_value());
+  EXPECT_EQ(report().phase, GangPhase::kFinished);
+}
+
 TEST_F(LauncherTest, AFailedRankIsTheCauseThoughTheLauncherEndsWithZero) {
   Make(2, 2, 2);
   Form({0, 1});

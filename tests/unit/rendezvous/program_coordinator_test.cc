@@ -486,6 +486,48 @@ TEST_F(ProgramCoordinatorTest, TheTimeLeftIsThatOfTheProgramThatRuns) {
   EXPECT_EQ(report().seconds_left, 0) << "the job has ended";
 }
 
+// A process that the program has started is in a driver or at a disk that is gone: SIGKILL does not end it.
+TEST_F(ProgramCoordinatorTest, AFailureCountsBeforeTheLastProcessHasEnded) {
+  Make(1, 2, 2);
+  Form({0, 1});
+  const auto fail = [&](int n, const std::string& survivors) {
+    state_[n].exit_code = 3;
+    state_[n].evidence = "exit";
+    state_[n].message = "ValueError";
+    state_[n].survivors = survivors;
+    Report(n);
+  };
+  fail(1, "");
+  Pass(options_.programs->gather_window);
+  ASSERT_TRUE(report().incident);
+  EXPECT_EQ(report().incident->root.pod, "pod-1");
+  EXPECT_EQ(report().incident->root.message, "ValueError");
+  fail(1, "pid 77 (cat), state D");
+  EXPECT_TRUE(std::any_of(lines_.begin(), lines_.end(), [](const std::string& line) {
+    return line.starts_with("pod-1: SIGKILL does not end a part of its program, pid 77 (cat), state D");
+  }));
+  End(0, 143);
+  On(AllowRestart{report().incident->generation});
+  Pass(options_.programs->stop_grace + options_.programs->stop_margin + seconds(1));
+  EXPECT_EQ(report().silent_pods, std::vector<std::string>{"pod-1"}) << "the controller replaces it";
+  Pass(options_.programs->last_call);
+  EXPECT_TRUE(Runs(0)) << "the others start without it";
+  EXPECT_EQ(last_start_.members.size(), 1u) << "nothing starts where the process is";
+}
+
+TEST_F(ProgramCoordinatorTest, ASuccessorSeesAFailureWhoseProcessesHaveNotEnded) {
+  Make(2, 2, 2);
+  Form({0, 1});
+  state_[1].exit_code = 3;
+  state_[1].evidence = "exit";
+  Make(2, 2, 2, 2, true);
+  Connect(0);
+  Connect(1);
+  Pass(options_.programs->gather_window);
+  ASSERT_TRUE(report().incident);
+  EXPECT_EQ(report().incident->root.pod, "pod-1");
+}
+
 TEST_F(ProgramCoordinatorTest, AProgramThatDoesNotStopKeepsItsPodOut) {
   Make(1, 2, 2);
   Form({0, 1});

@@ -58,6 +58,58 @@ TEST_F(ProgramMemberTest, StartsItsRankAndReportsItsEnd) {
   EXPECT_EQ(core_->state().ended_us, 2'000'000) << "the age grows, so the end keeps its time";
 }
 
+// A process in a driver, or at a disk that is gone, survives SIGKILL for as long as the kernel waits.
+TEST_F(ProgramMemberTest, AFailureIsReportedBeforeTheLastProcessHasEnded) {
+  From(Order(5));
+  EXPECT_TRUE(Any<program::Send>(On(program::Failed{{3, "exit", "ValueError", milliseconds(200)}})));
+  EXPECT_EQ(core_->state().phase, ProgramPhase::kRunning) << "nothing may start here";
+  EXPECT_EQ(core_->state().exit_code, 3);
+  EXPECT_EQ(core_->state().message, "ValueError");
+  EXPECT_EQ(core_->state().ended_us, 200'000);
+  EXPECT_TRUE(Any<program::Send>(On(program::Survived{"pid 77 (cat), state D"})));
+  EXPECT_EQ(core_->state().survivors, "pid 77 (cat), state D");
+  // The coordinator stops the gang, and wants the next incarnation.
+  EXPECT_TRUE(Has(From(StopProgram{5, 3000}), program::Signal{false}));
+  EXPECT_FALSE(Any<program::Start>(From(Order(6))));
+  EXPECT_EQ(core_->state().phase, ProgramPhase::kStopping);
+  EXPECT_EQ(core_->state().evidence, "exit") << "the order came later";
+  now_ += seconds(60);
+  const auto next = On(program::Ended{3, "exit", "of another process", Duration{0}});
+  EXPECT_TRUE(Has(next, program::Start{Order(6), 1}));
+  EXPECT_EQ(core_->state().survivors, "");
+  EXPECT_EQ(core_->state().evidence, "");
+}
+
+TEST_F(ProgramMemberTest, AFailureThatWasReportedStaysOneAfterAnOrder) {
+  From(Order(5));
+  On(program::Failed{{3, "exit", "ValueError", Duration{0}}});
+  now_ += seconds(2);
+  From(StopProgram{5, 0});
+  On(program::Ended{3, "exit", "later", Duration{0}});
+  EXPECT_EQ(core_->state().phase, ProgramPhase::kEnded);
+  EXPECT_EQ(core_->state().message, "ValueError");
+  EXPECT_EQ(core_->state().ended_us, 2'000'000) << "since it failed";
+}
+
+TEST_F(ProgramMemberTest, WhatEndsAfterAnOrderIsNoFailureThoughProcessesAreLeft) {
+  From(Order(5));
+  From(StopProgram{5, 3000});
+  On(program::Failed{{143, "exit", "", Duration{0}}});
+  EXPECT_EQ(core_->state().evidence, "");
+  On(program::Ended{143, "exit", "", Duration{0}});
+  EXPECT_EQ(core_->state().phase, ProgramPhase::kIdle);
+}
+
+TEST_F(ProgramMemberTest, AHangIsReportedThoughSigkillDoesNotEndTheProgram) {
+  From(Order(5));
+  const auto commands = On(program::Hung{"no progress for 30 s"});
+  EXPECT_TRUE(Has(commands, program::Signal{true}));
+  EXPECT_TRUE(Any<program::Send>(commands));
+  EXPECT_EQ(core_->state().evidence, "hang");
+  EXPECT_EQ(core_->state().phase, ProgramPhase::kRunning);
+  EXPECT_FALSE(Any<program::Signal>(On(program::Hung{"again"})));
+}
+
 TEST_F(ProgramMemberTest, CountsTheRanksOfOneIncarnation) {
   From(Order(5));
   EXPECT_TRUE(Any<program::Send>(On(program::Ranks{3, {{2, 0, 1}, {1, 0, 1}}})));

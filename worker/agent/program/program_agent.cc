@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "worker/agent/program/preload_command.h"
 #include "worker/agent/shell/find_program.h"
+#include "worker/agent/shell/process_tree.h"
 #include "worker/agent/shell/program_environment.h"
 #include "worker/agent/shell/signals.h"
 #include "worker/agent/shell/slot_relay.h"
@@ -32,6 +33,8 @@ namespace program = rendezvous::program;
 
 constexpr Duration kProgramShutdownLimit = seconds(2);  // for each part of Shutdown that may hang
 constexpr int32_t kPortsPerRank = 8;  // of a pod in the host network: the operator allocates as many
+// From SIGKILL to a report of what it has not ended: a process with much memory takes seconds to end.
+constexpr Duration kSurvivorLimit = seconds(5);
 constexpr Duration kDyingLimit = milliseconds(500);  // from a program's last line on stderr to its end
 // A spare does not compete with the start of the program.
 constexpr Duration kSpareDelay = seconds(5);
@@ -135,8 +138,8 @@ void ProgramAgent::WaitForEvents() {
                                    pollfd{dialer_.fd(), POLLIN, 0},
                                    pollfd{kubeflow_ ? kubeflow_->fd() : -1, POLLIN, 0},
                                    pollfd{own_name_.fd(), POLLIN, 0}};
-  const Time due = std::min({core_.next_wakeup(), link_.deadline(), progress_.due(), watch_at_, spare_at_,
-                             dialer_.deadline(), kubeflow_ ? kubeflow_->deadline() : kNever});
+  const Time due = std::min({core_.next_wakeup(), link_.deadline(), progress_.due(), watch_at_, survivors_at_,
+                             spare_at_, dialer_.deadline(), kubeflow_ ? kubeflow_->deadline() : kNever});
   const Duration wait =
       std::clamp<Duration>(due == kNever ? seconds(1) : due - Now(), Duration::zero(), seconds(1));
   const auto whole = std::chrono::duration_cast<seconds>(wait);
@@ -156,6 +159,7 @@ void ProgramAgent::WaitForEvents() {
   if (polled[12].revents != 0) own_name_.Advance();
   if (now >= progress_.due()) ReportProgress(now);
   if (now >= watch_at_) WatchForHang(now);
+  if (now >= survivors_at_) ReportSurvivors();
   if (polled[7].revents != 0) OnSpare();
   if (now >= spare_at_) StartSpare();
   if (polled[0].revents != 0) OnSignals();
@@ -183,10 +187,9 @@ void ProgramAgent::Execute(const program::Command& command) {
   } else if (const auto* signal = std::get_if<program::Signal>(&command)) {
     if (!program_) return;
     log::Info("{} to the program pid={}", signal->kill ? "SIGKILL" : "SIGTERM", program_->pid());
-    if (signal->kill)
-      program_->Kill(spare_pid());
-    else
-      program_->Terminate();
+    if (!signal->kill) return program_->Terminate();
+    program_->Kill(spare_pid());
+    if (survivors_at_ == kNever) survivors_at_ = Now() + kSurvivorLimit;
   } else {
     exit_ = std::get<program::Exit>(command);
   }
@@ -477,7 +480,32 @@ void ProgramAgent::Reap() {
     }
   }
   if (!program_) return;
-  if (const std::optional<int> code = program_->Reap(spare_pid())) OnEnded(*code);
+  const bool first_had_ended = program_->exit_code().has_value();
+  if (const std::optional<int> code = program_->Reap(spare_pid())) return OnEnded(*code);
+  if (program_->exit_code() && !first_had_ended) OnFirstEnded(*program_->exit_code());
+  if (program_->killed() && survivors_at_ == kNever) survivors_at_ = Now() + kSurvivorLimit;
+}
+
+void ProgramAgent::OnFirstEnded(int exit_code) {
+  log::Info("program pid={} ended code={}, and some of its processes have not", program_->pid(), exit_code);
+  StopWatching();
+  if (exit_code == 0) return;
+  // What it has written is here, though others still hold the pipes.
+  out_.OnReadable();
+  err_.OnReadable();
+  if (mpi_socket_) ReadMpi(Now());
+  Feed(program::Failed{EndOf(exit_code, Now())});
+}
+
+void ProgramAgent::ReportSurvivors() {
+  survivors_at_ = kNever;
+  if (!program_) return;
+  const std::vector<pid_t> survivors = program_->Survivors(spare_pid());
+  if (survivors.empty()) return;
+  const std::string text = DescribeProcesses(survivors);
+  log::Error("SIGKILL does not end a part of the program, {}: nothing starts here before that has ended",
+             text);
+  Feed(program::Survived{text});
 }
 
 void ProgramAgent::OnEnded(int exit_code) {
@@ -488,19 +516,21 @@ void ProgramAgent::OnEnded(int exit_code) {
   if (mpi_socket_) ReadMpi(end);
   ReportProgress(end);
   StopWatching();
-  spare_at_ = kNever;
+  spare_at_ = survivors_at_ = kNever;
   log::Info("program pid={} ended code={}", program_->pid(), exit_code);
   program_.reset();
-  const Time now = Now();  // not before the last line that was read above
+  Feed(exit_code == 0 ? program::Ended{0, launches_ ? "launcher" : "exit", "", Duration{0}}
+                      : EndOf(exit_code, Now()));  // not before the last line that was read above
+}
+
+program::Ended ProgramAgent::EndOf(int exit_code, Time end) const {
   // A program says why it fails before its peers notice, and takes longer to end than some of them.
-  const Duration ago =
-      exit_code != 0 && now - last_error_line_at_ < kDyingLimit ? now - last_error_line_at_ : Duration{0};
-  if (exit_code != 0 && !mpi_failure_.empty())
-    return Feed(program::Ended{exit_code, "exit", mpi_failure_, now - mpi_failed_at_});
-  const std::string words = exit_code == 0 ? "" : LastErrorLine();
+  const Duration ago = end - last_error_line_at_ < kDyingLimit ? end - last_error_line_at_ : Duration{0};
+  if (!mpi_failure_.empty()) return {exit_code, "exit", mpi_failure_, end - mpi_failed_at_};
+  const std::string words = LastErrorLine();
   // What a launcher cannot do now, it cannot do after a restart either.
   if (launches_ && IsHopeless(words)) exit_code = kExitBadInput;
-  Feed(program::Ended{exit_code, launches_ ? "launcher" : "exit", words, ago});
+  return {exit_code, launches_ ? "launcher" : "exit", words, ago};
 }
 
 void ProgramAgent::Shutdown() {

@@ -71,7 +71,12 @@ class ProgramAgent {
   Result<ProgramProcess> StartProcess(const std::vector<std::string>& command,
                                       const std::vector<std::string>& variables);
   pid_t spare_pid() const { return spare_ ? spare_->pid() : -1; }
+  // The first process of the program has ended, and others have not.
+  void OnFirstEnded(int exit_code);
   void OnEnded(int exit_code);
+  // How a program failed that ended with this code at this time.
+  rendezvous::program::Ended EndOf(int exit_code, Time end) const;
+  void ReportSurvivors();
   // The address at which the next program of this agent will be reached: with a port that is kept for it.
   std::string NextAddress();
   void Check(const rendezvous::program::Check& check);
@@ -102,6 +107,7 @@ class ProgramAgent {
   std::optional<KubeflowServer> kubeflow_;
   std::optional<ProgramHangWatch> hang_watch_;  // while a program runs, until it is killed
   Time watch_at_ = kNever;
+  Time survivors_at_ = kNever;              // when what SIGKILL has not ended is reported
   uint64_t reports_before_ = 0;             // of earlier programs
   int64_t open_ranks_ = 0;                  // of MPI, that have started in this pod and not succeeded
   uint64_t waits_ = 0;                      // looks at a pod that has no rank: it waits, and does not hang

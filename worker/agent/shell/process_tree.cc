@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <cstdio>
@@ -91,6 +92,22 @@ bool TakesSignal(pid_t pid, int signal) {
     if (((mask >> (signal - 1)) & 1) != 0) return true;
   }
   return false;
+}
+
+std::string DescribeProcesses(const std::vector<pid_t>& pids) {
+  constexpr size_t kMostNamed = 3;
+  std::string text;
+  for (size_t i = 0; i < std::min(pids.size(), kMostNamed); ++i) {
+    const Result<std::string> stat = ReadFile(fmt::format("/proc/{}/stat", pids[i]));
+    // "77 (cat) D 1 ...": the name may contain anything.
+    const size_t name = stat.ok() ? stat->find('(') : std::string::npos;
+    const size_t end = stat.ok() ? stat->rfind(") ") : std::string::npos;
+    text += fmt::format("{}pid {}", text.empty() ? "" : "; ", pids[i]);
+    if (name != std::string::npos && end != std::string::npos && name < end && end + 2 < stat->size())
+      text += fmt::format(" {}, state {}", stat->substr(name, end + 1 - name), (*stat)[end + 2]);
+  }
+  if (pids.size() > kMostNamed) text += fmt::format("; {} more", pids.size() - kMostNamed);
+  return text;
 }
 
 std::vector<pid_t> ReceiversOf(pid_t pid, int signal) {

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "base/time.h"
@@ -30,5 +31,9 @@ bool TakesSignal(pid_t pid, int signal);
 // Returns the first process on each path from `pid` down that takes the signal. What is below such a process
 // is its own matter: processes that Python has forked have its handlers.
 std::vector<pid_t> ReceiversOf(pid_t pid, int signal);
+
+// Returns up to three of these processes for people: "pid 77 (cat), state D; pid 78 (python), state D; 4
+// more".
+std::string DescribeProcesses(const std::vector<pid_t>& pids);
 
 }  // namespace ringmaster::agent

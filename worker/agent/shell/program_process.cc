@@ -140,6 +140,7 @@ void ProgramProcess::Signal(int signal) const {
 // Orphans that left the group become children of this process when their parents die: Reap kills them then.
 void ProgramProcess::Kill(pid_t spare) {
   stopping_ = false;
+  killed_ = true;
   if (!exit_code_) ::kill(-pid_, SIGKILL);
   for (const pid_t child : ChildrenOfThis(spare)) ::kill(child, SIGKILL);
 }
@@ -164,6 +165,10 @@ std::optional<int> ProgramProcess::Reap(pid_t spare) {
   else
     Kill(spare);
   return std::nullopt;
+}
+
+std::vector<pid_t> ProgramProcess::Survivors(pid_t spare) const {
+  return killed_ ? ChildrenOfThis(spare) : std::vector<pid_t>();
 }
 
 // Only the orphans themselves, and each once: they may need their children while they save, and take a second

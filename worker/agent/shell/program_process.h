@@ -57,6 +57,12 @@ class ProgramProcess {
   // Returns the exit code of its first process, while others may still be dying.
   std::optional<int> exit_code() const { return exit_code_; }
 
+  // Returns the children of this process that SIGKILL was sent to, and that have not ended. A process ends
+  // when the kernel lets it: in a driver, or at a disk that is gone, that may be never.
+  std::vector<pid_t> Survivors(pid_t spare = -1) const;
+  // Whether SIGKILL was sent.
+  bool killed() const { return killed_; }
+
   struct Activity {
     Duration cpu{};        // of all of its processes that run now or were collected
     bool stopped = false;  // one of them is stopped by a signal
@@ -71,7 +77,8 @@ class ProgramProcess {
   Fd stdout_;
   Fd stderr_;
   std::optional<int> exit_code_;
-  bool stopping_ = false;          // SIGTERM was sent, and no SIGKILL
+  bool stopping_ = false;  // SIGTERM was sent, and no SIGKILL
+  bool killed_ = false;
   std::vector<pid_t> terminated_;  // of the processes that the first one has left: they have got SIGTERM
 };
 
