@@ -120,7 +120,8 @@ Result<std::optional<Session::Event>> Session::TakeStep() {
     if (refused->code == Code::kConflict) fatal_ = refused->message;
     return *refused;
   }
-  if (cancelled() || pause_) {
+  // All members agreed on the pause, so a checkpoint that is due can come before it.
+  if (cancelled() || (pause_ && !save_due_)) {
     reporter_->Flush();
     stage_ = Stage::kOrder;
     return std::optional<Event>();
@@ -134,11 +135,12 @@ Result<std::optional<Session::Event>> Session::TakeStep() {
   // Members that do not end the run compare as well, so all call the same operations.
   RM_ASSIGN(const std::optional<Event> compared, CompareIfDue(false));
   if (compared) return compared;
-  if (finish_requested_) return AgreeToFinish();
+  if (finish_requested_ && !pause_) return AgreeToFinish();
   if (save_due_) {
     if (!described_) return std::optional(MakeEvent(EventKind::kDescribe));
     save_due_ = false;
     if (comm_->rank() == 0) saver_->SavePeriodic(step_);
+    if (pause_) return std::optional<Event>();  // Next continues with the pause
   }
   RM_ASSIGN(Event event, BeginAttempt());
   event.attempt = attempts_++;
