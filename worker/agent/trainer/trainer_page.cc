@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <utility>
 
 #include "base/file.h"
@@ -21,7 +22,8 @@ Result<TrainerPage> TrainerPage::Attach(int fd) {
   }
   struct stat about = {};
   if (::fstat(fd, &about) != 0) return ErrnoError(fmt::format("shared page fd {}", fd), errno);
-  if (about.st_size < static_cast<off_t>(sizeof(SharedPage))) {
+  // The page of an older agent ends before the notice to leave; the rest of its memory page is zero.
+  if (about.st_size < static_cast<off_t>(offsetof(SharedPage, leaving_since_ns))) {
     return Error{Code::kInvalid, fmt::format("shared page fd {}: {} bytes is too small", fd, about.st_size)};
   }
   void* memory = ::mmap(nullptr, sizeof(SharedPage), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
