@@ -141,7 +141,8 @@ Result<std::vector<rendezvous::StepRecord>> MetricsLog::Finish() {
     written.push_back(waiting_.begin()->second);
     waiting_.erase(waiting_.begin());
   }
-  if (::fdatasync(file_.get()) != 0 && !HasNoFsync(errno)) return ErrnoError("sync " + path_, errno);
+  if (WithoutInterrupts([&] { return ::fdatasync(file_.get()); }) != 0 && !HasNoFsync(errno))
+    return ErrnoError("sync " + path_, errno);
   return written;
 }
 
