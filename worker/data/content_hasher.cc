@@ -60,7 +60,7 @@ Status ContentHasher::AddRange(size_t file, uint64_t offset, uint64_t bytes) {
 // Returns the hash of a range of a file that is not in memory, from the cache if it is there.
 Result<uint64_t> ContentHasher::HashRange(size_t file, uint64_t offset, uint64_t bytes) {
   for (int attempt = 1;; ++attempt) {
-    RM_ASSIGN(const FilePool::Version before, pool_.CurrentVersion(file));
+    RM_ASSIGN(const FilePool::Version before, pool_.CurrentVersion(file, options_.cancel));
     const HashCache::Key key = cache_.KeyOf(before, offset, bytes);
     std::optional<uint64_t> known = cache_.Find(key);
     HashCache::Lock lock;  // other workers on this node wait for the hash, rather than read the file, too
@@ -75,7 +75,7 @@ Result<uint64_t> ContentHasher::HashRange(size_t file, uint64_t offset, uint64_t
       return *known;
     }
     RM_ASSIGN(const uint64_t hash, ReadRange(file, offset, bytes));
-    RM_ASSIGN(const FilePool::Version after, pool_.CurrentVersion(file));
+    RM_ASSIGN(const FilePool::Version after, pool_.CurrentVersion(file, options_.cancel));
     if (before == after) {
       pool_.SetContent(file, {offset, bytes, hash});
       cache_.Put(key, hash);
@@ -108,7 +108,7 @@ Result<std::span<const std::byte>> ContentHasher::ReadBlock(size_t file, uint64_
   const Time give_up = Now() + kPatience;
   Duration pause = kFirstPause;
   while (true) {
-    auto view = pool_.View(file, offset, bytes, &buffer_);
+    auto view = pool_.View(file, offset, bytes, &buffer_, options_.cancel);
     if (view.ok() || view.error().code != Code::kUnavailable || Now() >= give_up || cancelled()) return view;
     if (pause == kFirstPause)
       log::Warn("data: {}; trying again for {} s", view.error().message, ToSeconds(kPatience));

@@ -52,6 +52,13 @@ struct Buffers {
   std::span<int32_t> targets{};
 };
 
+// The comparison of files that were written or replaced since Open. Of large files it takes minutes, in which
+// a Read returns nothing. Thread-safe.
+struct Comparison {
+  std::atomic<int64_t> bytes{0};   // compared so far, of all files: a sign of progress
+  std::atomic<int> interrupts{0};  // while it is above 0, a comparison ends early, and Read with kUnavailable
+};
+
 struct ContentHashOptions {
   std::string cache_folder;  // of HashCache; empty: nothing is kept between processes
   std::string node;          // HashCache: where files that are not shared are
@@ -83,6 +90,9 @@ class Dataset {
   // Errors: kUnavailable when the storage fails, which may pass; kCorrupt when a file was truncated or
   // replaced since Open; kInvalid for a token or label out of range.
   virtual Status Read(Split split, std::span<const int64_t> indices, const Buffers& out) const = 0;
+
+  // Returns null if Read compares nothing.
+  virtual Comparison* comparison() const { return nullptr; }
 
   // Returns what users should know of how the files were used: which were taken for validation.
   virtual std::vector<std::string> Notes() const { return {}; }

@@ -16,7 +16,9 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/open_file.h"
+#include "base/time.h"
 #include "worker/data/fingerprint.h"
 #include "worker/data/folder.h"
 #include "worker/data/problem.h"
@@ -25,6 +27,8 @@ namespace ringmaster::data {
 namespace {
 
 constexpr uint64_t kEndBytes = uint64_t{64} << 10;
+// How often a thread that waits for the comparison of another one looks whether it is cancelled.
+constexpr Duration kCancelPeriod = milliseconds(5);
 
 Result<Fd> OpenForReading(const std::string& path) {
   Fd fd = OpenFile(path, O_RDONLY | O_NONBLOCK);
@@ -61,6 +65,11 @@ Error Truncated(const std::string& path, uint64_t size, uint64_t offset, uint64_
                   "offset {} cannot be read",
                   size, now, bytes, offset),
       "restore the file and run again");
+}
+
+Error Replaced(const std::string& path) {
+  return Problem(Code::kCorrupt, path, "was replaced by a file with other content while in use",
+                 "restore the file and run again");
 }
 
 }  // namespace
@@ -107,14 +116,15 @@ void FilePool::Replace(size_t number, std::vector<std::byte> bytes) {
 }
 
 Result<std::span<const std::byte>> FilePool::View(size_t number, uint64_t offset, size_t bytes,
-                                                  std::vector<std::byte>* buffer) const {
+                                                  std::vector<std::byte>* buffer,
+                                                  const std::atomic<bool>* cancel) const {
   const File& file = files_[number];
   CHECK(offset <= file.size && bytes <= file.size - offset, "{}: {} bytes at {} of {}", file.path, bytes,
         offset, file.size);
   if (file.held) return std::span<const std::byte>(file.bytes).subspan(offset, bytes);
   if (buffer->size() < bytes) buffer->resize(bytes);
   const std::span<std::byte> out = std::span(*buffer).first(bytes);
-  RM_ASSIGN(const std::shared_ptr<const Fd> fd, Acquire(number));
+  RM_ASSIGN(const std::shared_ptr<const Fd> fd, Acquire(number, cancel));
   const Status read = Read(fd->get(), file, offset, out);
   // The next attempt opens the path again: the handle of a network file system may be stale.
   if (!read.ok() && read.error().code == Code::kUnavailable) Close(number);
@@ -122,8 +132,8 @@ Result<std::span<const std::byte>> FilePool::View(size_t number, uint64_t offset
   return std::span<const std::byte>(out);
 }
 
-Result<FilePool::Version> FilePool::CurrentVersion(size_t number) const {
-  RM_ASSIGN(const std::shared_ptr<const Fd> fd, Acquire(number));
+Result<FilePool::Version> FilePool::CurrentVersion(size_t number, const std::atomic<bool>* cancel) const {
+  RM_ASSIGN(const std::shared_ptr<const Fd> fd, Acquire(number, cancel));
   struct stat file {};
   struct statfs system {};
   if (::fstat(fd->get(), &file) != 0 || ::fstatfs(fd->get(), &system) != 0) {
@@ -145,9 +155,10 @@ Result<FilePool::Version> FilePool::CurrentVersion(size_t number) const {
 
 void FilePool::Announce(size_t number, uint64_t offset, uint64_t bytes) const {
   if (files_[number].held) return;
-  const auto fd = Acquire(number);
-  if (!fd.ok()) return;  // the read that follows returns the error
-  ::posix_fadvise((*fd)->get(), static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);
+  const auto found = Find(number);
+  if (!found.ok() || !found->known) return;  // the read that follows compares, or returns the error
+  ::posix_fadvise(found->fd->get(), static_cast<off_t>(offset), static_cast<off_t>(bytes),
+                  POSIX_FADV_WILLNEED);
 }
 
 void FilePool::SetContent(size_t number, const Content& content) const {
@@ -162,9 +173,9 @@ Result<FilePool::Identity> FilePool::IdentityOf(int fd, const std::string& path)
                   static_cast<uint64_t>(about.st_size)};
 }
 
-Result<std::shared_ptr<const Fd>> FilePool::Acquire(size_t number) const {
+Result<FilePool::Candidate> FilePool::Find(size_t number) const {
   const File& file = files_[number];
-  std::shared_ptr<const Fd> fd;
+  Candidate found;
   Identity before;
   Identity earlier;
   {
@@ -174,24 +185,75 @@ Result<std::shared_ptr<const Fd>> FilePool::Acquire(size_t number) const {
     earlier = open.earlier;
     if (open.fd != nullptr) {
       recent_.splice(recent_.begin(), recent_, open.use);
-      fd = open.fd;
+      found.fd = open.fd;
     }
   }
-  if (fd != nullptr) {
+  if (found.fd != nullptr) {
     // A program that writes the file again, in place, changes what an open file has.
     // Of a file that cannot be examined or is truncated, the read returns the error.
-    const auto now = IdentityOf(fd->get(), file.path);
-    if (!now.ok() || *now == before || *now == earlier || now->HasGrownFrom(before) || now->size < file.size)
-      return fd;
+    const auto now = IdentityOf(found.fd->get(), file.path);
+    found.known = !now.ok() || *now == before || *now == earlier || now->size < file.size;
+    if (found.known) return found;
     Close(number);
   }
   auto opened = OpenForReading(file.path);
   if (!opened.ok()) return Error{Code::kUnavailable, opened.error().message};
-  RM_ASSIGN(const Identity now, IdentityOf(opened->get(), file.path));
-  if (now != earlier) RM_TRY(Compare(number, opened->get(), before, now));
-  fd = std::make_shared<const Fd>(std::move(opened).value());
-  Keep(number, fd, now);
-  return fd;
+  RM_ASSIGN(found.identity, IdentityOf(opened->get(), file.path));
+  const uint64_t size = found.identity.size;
+  if (size < file.size) return Truncated(file.path, file.size, size, file.size - size, size);
+  found.fd = std::make_shared<const Fd>(std::move(opened).value());
+  found.known = found.identity == before || found.identity == earlier;
+  if (found.known) Keep(number, found.fd, found.identity);
+  return found;
+}
+
+Result<std::shared_ptr<const Fd>> FilePool::Acquire(size_t number, const std::atomic<bool>* cancel) const {
+  RM_ASSIGN(Candidate found, Find(number));
+  if (found.known) return std::move(found.fd);
+  RM_ASSIGN(const bool compare, BeginComparison(number, found.identity, cancel));
+  if (compare) {
+    const Status verdict = Compare(number, found.fd->get(), found.identity, cancel);
+    EndComparison(number, found.identity, verdict);
+    RM_TRY(verdict);
+  }
+  Keep(number, found.fd, found.identity);
+  return std::move(found.fd);
+}
+
+Result<bool> FilePool::BeginComparison(size_t number, const Identity& now,
+                                       const std::atomic<bool>* cancel) const {
+  MutexLock lock(mutex_);
+  Open& open = open_[number];
+  while (open.comparing) {
+    RM_TRY(Interrupted(number, cancel));
+    compared_.WaitUntil(lock, Now() + kCancelPeriod);
+  }
+  if (now == open.identity || now == open.earlier) return false;
+  if (open.rejected.has_value() && now == *open.rejected) return Replaced(files_[number].path);
+  open.comparing = true;
+  return true;
+}
+
+void FilePool::EndComparison(size_t number, const Identity& now, const Status& verdict) const {
+  {
+    const MutexLock lock(mutex_);
+    Open& open = open_[number];
+    open.comparing = false;
+    if (verdict.ok())
+      open.earlier = std::exchange(open.identity, now);
+    else if (verdict.error().code == Code::kCorrupt)
+      open.rejected = now;
+  }
+  compared_.NotifyAll();
+}
+
+Status FilePool::Interrupted(size_t number, const std::atomic<bool>* cancel) const {
+  const std::string& path = files_[number].path;
+  if (cancel != nullptr && cancel->load(std::memory_order_relaxed))
+    return Error{Code::kCancelled, path + ": its comparison with what it was is no longer needed"};
+  if (comparison_.interrupts.load(std::memory_order_relaxed) > 0)
+    return Error{Code::kUnavailable, path + ": its comparison with what it was was interrupted"};
+  return Ok();
 }
 
 void FilePool::Keep(size_t number, std::shared_ptr<const Fd> fd, const Identity& identity) const {
@@ -217,29 +279,35 @@ void FilePool::Close(size_t number) const {
 }
 
 // The inode alone does not decide: some network file systems number files again at each mount.
-Status FilePool::Compare(size_t number, int fd, const Identity& before, const Identity& now) const {
+Status FilePool::Compare(size_t number, int fd, const Identity& now, const std::atomic<bool>* cancel) const {
   const File& file = files_[number];
-  if (now.size < file.size) return Truncated(file.path, file.size, now.size, file.size - now.size, now.size);
-  if (now == before || now.HasGrownFrom(before)) return Ok();
-  const Error replaced =
-      Problem(Code::kCorrupt, file.path, "was replaced by a file with other content while in use",
-              "restore the file and run again");
   RM_ASSIGN(const uint64_t ends, HashEnds(fd, file));
-  if (ends != file.ends) return replaced;
+  if (ends != file.ends) return Replaced(file.path);
   std::optional<Content> content;
+  bool grown = false;
   {
     const MutexLock lock(mutex_);
-    content = open_[number].content;
+    const Open& open = open_[number];
+    grown = now.HasGrownFrom(open.identity);
+    if (!grown || !open.compared_grown) content = open.content;
   }
   if (!content.has_value()) return Ok();
+  log::Info("data: {} was written since the start; comparing {} bytes", file.path, content->bytes);
   std::vector<std::byte> buffer;
   RM_ASSIGN(const uint64_t hash,
             HashBlocks(content->bytes, [&](uint64_t offset, size_t bytes) -> Result<uint64_t> {
+              RM_TRY(Interrupted(number, cancel));
               buffer.resize(bytes);
               RM_TRY(Read(fd, file, content->offset + offset, buffer));
+              comparison_.bytes.fetch_add(static_cast<int64_t>(bytes), std::memory_order_relaxed);
               return Hash64(buffer);
             }));
-  return hash == content->hash ? Ok() : Status(replaced);
+  if (hash != content->hash) return Replaced(file.path);
+  if (grown) {
+    const MutexLock lock(mutex_);
+    open_[number].compared_grown = true;
+  }
+  return Ok();
 }
 
 Status FilePool::Read(int fd, const File& file, uint64_t offset, std::span<std::byte> out) {

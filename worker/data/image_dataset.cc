@@ -99,6 +99,7 @@ class ImageDataset final : public Dataset {
     return Ok();
   }
 
+  Comparison* comparison() const override { return pool_->comparison(); }
   uint64_t Fingerprint() const override { return fingerprint_; }
 
   Result<ContentHash> HashContent(const ContentHashOptions& options) const override {

@@ -79,6 +79,7 @@ class TokenDataset final : public Dataset {
     return Ok();
   }
 
+  Comparison* comparison() const override { return pool_->comparison(); }
   uint64_t Fingerprint() const override { return fingerprint_; }
   std::vector<std::string> Notes() const override { return notes_; }
   void SetNotes(std::vector<std::string> notes) { notes_ = std::move(notes); }

@@ -18,6 +18,8 @@ constexpr size_t kMaxBuffers = 256;
 constexpr Duration kLongestPause = seconds(5);
 // How often a waiting step looks whether its generation has ended: that is a flag without a notification.
 constexpr Duration kCancelPeriod = milliseconds(5);
+// How often a step that cannot be cancelled looks whether a comparison of the data makes progress.
+constexpr Duration kProgressPeriod = milliseconds(100);
 
 template <class T>
 std::span<T> FirstOf(std::vector<T>& values, size_t count) {
@@ -67,7 +69,12 @@ MicroBatchReader::~MicroBatchReader() {
     stop_ = true;
   }
   wanted_.NotifyAll();
+  // The comparison of a large file would take minutes. One for another reader is interrupted, too, which
+  // repeats its read.
+  data::Comparison* const comparison = dataset_.comparison();
+  if (comparison != nullptr) comparison->interrupts.fetch_add(1, std::memory_order_relaxed);
   thread_.join();
+  if (comparison != nullptr) comparison->interrupts.fetch_sub(1, std::memory_order_relaxed);
 }
 
 void MicroBatchReader::Start(WindowSequence sequence) {
@@ -91,11 +98,18 @@ Result<engine::Batch> MicroBatchReader::Next(const std::atomic<bool>* cancel, ag
   }
   if (ready_.empty()) {
     const Waiting waiting(page, agent::Activity::kReading);
+    const data::Comparison* const comparison = page != nullptr ? dataset_.comparison() : nullptr;
+    const Duration period = cancel != nullptr ? kCancelPeriod : kProgressPeriod;
+    int64_t compared = comparison != nullptr ? comparison->bytes.load(std::memory_order_relaxed) : 0;
     while (ready_.empty()) {
       CHECK(reading_ || sequence_, "the sequence of micro-batches has ended");
       if (cancel != nullptr && cancel->load(std::memory_order_relaxed))
         return Error{Code::kCancelled, "the generation ended while a step waited for data"};
-      ready_changed_.WaitUntil(lock, cancel != nullptr ? Now() + kCancelPeriod : kNever);
+      ready_changed_.WaitUntil(lock, cancel != nullptr || comparison != nullptr ? Now() + period : kNever);
+      // The comparison of a large file takes longer than storage may be silent, and is no hang.
+      if (comparison != nullptr &&
+          std::exchange(compared, comparison->bytes.load(std::memory_order_relaxed)) != compared)
+        page->Heartbeat();
     }
   }
   Ready next = std::move(ready_.front());

@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -156,6 +157,85 @@ TEST(FilePool, AFileThatIsWrittenAgainInPlaceIsComparedAsAWhole) {
   EXPECT_THAT(WhyNotRead(pool, file, 65'536, 3, Code::kCorrupt), HasSubstr(path + ": was replaced"));
   write(WithMiddle("one"), std::chrono::seconds(30));
   EXPECT_EQ(ReadText(pool, file, 65'536, 3).value(), "one");
+}
+
+// A longer file that is written in place is no file that was appended to.
+TEST(FilePool, ALongerFileWrittenInPlaceIsCompared) {
+  const TempFolder folder;
+  for (const bool reopened : {false, true}) {
+    for (const bool learned : {false, true}) {
+      FilePool pool(kSmall);
+      const std::string path = folder.Write("a", WithMiddle("one"));
+      const size_t file = pool.Add(path).value();
+      if (learned) LearnContent(pool, file);
+      // An append does not exempt the file from later comparisons.
+      std::ofstream(path, std::ios::app) << "more";
+      EXPECT_EQ(ReadText(pool, file, 65'536, 3).value(), "one");
+      if (reopened) {
+        const size_t other = pool.Add(folder.Write("b", "other")).value();  // closes the first
+        EXPECT_EQ(ReadText(pool, other, 0, 5).value(), "other");
+      }
+      folder.Write("a", "b" + WithMiddle("one") + "more, and more");  // O_TRUNC: the same inode
+      EXPECT_THAT(WhyNotRead(pool, file, 65'536, 3, Code::kCorrupt), HasSubstr(path + ": was replaced"));
+    }
+  }
+}
+
+TEST(FilePool, TheWholeContentOfAFileThatGrewIsCompared) {
+  const TempFolder folder;
+  FilePool pool(kSmall);
+  const std::string path = folder.Write("a", WithMiddle("one"));
+  const size_t file = pool.Add(path).value();
+  LearnContent(pool, file);
+  folder.Write("a", WithMiddle("two") + "more");
+  EXPECT_THAT(WhyNotRead(pool, file, 0, 3, Code::kCorrupt), HasSubstr(path + ": was replaced"));
+}
+
+TEST(FilePool, AnnouncementsCompareNothing) {
+  const TempFolder folder;
+  FilePool pool(kSmall);
+  const std::string path = folder.Write("a", WithMiddle("one"));
+  const size_t file = pool.Add(path).value();
+  LearnContent(pool, file);
+  std::filesystem::rename(folder.Write("copy", WithMiddle("one")), path);
+  const size_t other = pool.Add(folder.Write("b", "other")).value();  // closes the first
+  EXPECT_EQ(ReadText(pool, other, 0, 5).value(), "other");
+  pool.Announce(file, 0, 100);
+  EXPECT_EQ(pool.comparison()->bytes, 0);
+  EXPECT_EQ(ReadText(pool, file, 65'536, 3).value(), "one");
+  EXPECT_EQ(pool.comparison()->bytes, static_cast<int64_t>(pool.size(file)));
+}
+
+// A large file takes minutes: a comparison can be ended, and its verdict is remembered.
+TEST(FilePool, AComparisonCanBeInterruptedAndHappensOnce) {
+  const TempFolder folder;
+  FilePool pool({.held_bytes = 0, .open_files = 2});
+  const std::string path = folder.Write("a", WithMiddle("one"));
+  const size_t file = pool.Add(path).value();
+  LearnContent(pool, file);
+  std::filesystem::last_write_time(path,
+                                   std::filesystem::file_time_type::clock::now() + std::chrono::seconds(10));
+  pool.comparison()->interrupts = 1;
+  EXPECT_THAT(WhyNotRead(pool, file, 0, 3, Code::kUnavailable), HasSubstr("was interrupted"));
+  pool.comparison()->interrupts = 0;
+  const std::atomic<bool> cancel = true;
+  std::vector<std::byte> buffer;
+  const auto cancelled = pool.View(file, 0, 3, &buffer, &cancel);
+  ASSERT_FALSE(cancelled.ok());
+  EXPECT_EQ(cancelled.error().code, Code::kCancelled);
+  EXPECT_EQ(pool.comparison()->bytes, 0);
+  const auto size = static_cast<int64_t>(pool.size(file));
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&] { EXPECT_EQ(ReadText(pool, file, 65'536, 3).value(), "one"); });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(pool.comparison()->bytes, size);
+  folder.Write("a", WithMiddle("two"));
+  std::filesystem::last_write_time(path,
+                                   std::filesystem::file_time_type::clock::now() + std::chrono::seconds(20));
+  for (int pass = 0; pass < 3; ++pass)
+    EXPECT_THAT(WhyNotRead(pool, file, 0, 3, Code::kCorrupt), HasSubstr("was replaced"));
+  EXPECT_EQ(pool.comparison()->bytes, 2 * size);
 }
 
 // An open file can still be read when its name is gone. A closed one may appear again, so the error lets the
