@@ -6,6 +6,7 @@
 
 #include <charconv>
 #include <filesystem>
+#include <set>
 #include <system_error>
 
 #include "base/file.h"
@@ -76,8 +77,14 @@ Result<CheckpointPlace> FindCheckpoints(const std::string& path, const std::vect
     place.steps.push_back(step);
   }
   std::error_code error;
-  for (const std::string& folder : {plain, fs::path(place.folder).parent_path().string()})
-    if (!folder.empty() && fs::is_regular_file(folder + "/.lock", error)) place.output_folder = folder;
+  const fs::path checkpoints = fs::canonical(place.folder, error);
+  if (error) return ErrnoError("look at " + place.folder, error.value());
+  const fs::path given = fs::canonical(plain, error);
+  if (error) return ErrnoError("look at " + plain, error.value());
+  for (const fs::path& folder : std::set<fs::path>{given, checkpoints, checkpoints.parent_path()}) {
+    const fs::path lock = folder / ".lock";
+    if (fs::is_regular_file(fs::symlink_status(lock, error))) place.locks.push_back(lock.string());
+  }
   return place;
 }
 

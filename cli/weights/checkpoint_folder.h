@@ -20,9 +20,9 @@ Result<bool> IsFolder(const std::string& path);
 Result<std::string> CheckpointsOf(const std::string& path);
 
 struct CheckpointPlace {
-  std::string folder;          // of checkpoints
-  std::vector<int64_t> steps;  // those that the user named; empty: none
-  std::string output_folder;   // of the run, if known; otherwise empty
+  std::string folder;              // of checkpoints
+  std::vector<int64_t> steps;      // those that the user named; empty: none
+  std::vector<std::string> locks;  // the files that runs lock in their output folders, as far as known
 };
 
 // `path`: the output folder of a run, a folder of checkpoints, or one checkpoint. `steps`: numbers, or names

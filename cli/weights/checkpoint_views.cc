@@ -191,8 +191,9 @@ Json ShowJson(const std::string& folder, const CatalogEntry& entry) {
 std::string VerifyText(const std::vector<Verified>& verified) {
   std::string text;
   for (const Verified& one : verified) {
-    text += fmt::format("step {}: {}\n", one.entry.step,
-                        one.damage.empty() ? "whole, " + SizeText(one.entry.bytes) : "damaged");
+    text += fmt::format(
+        "step {}: {}\n", one.entry.step,
+        one.damage.empty() ? "whole, " + SizeText(one.entry.bytes) : StateOf(checkpoint::KindOf(one.damage)));
     for (const Error& error : one.damage) text += "  " + error.message + "\n";
   }
   return text;
@@ -205,6 +206,7 @@ Json VerifyJson(const std::string& folder, const std::vector<Verified>& verified
     for (const Error& error : one.damage) damage.push_back(error.message);
     list["checkpoints"].push_back({{"step", one.entry.step},
                                    {"whole", one.damage.empty()},
+                                   {"state", StateOf(checkpoint::KindOf(one.damage))},
                                    {"bytes", one.entry.bytes},
                                    {"damage", damage}});
   }

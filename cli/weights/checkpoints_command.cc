@@ -94,26 +94,31 @@ Result<int> Verify(const CheckpointFlags& flags) {
   return whole ? kSucceeded : kFailed;
 }
 
-// Locks the output folder of a run: a run of a program does not lock the folder of its checkpoints.
-Result<Fd> LockOutput(const CheckpointPlace& place) {
-  if (place.output_folder.empty()) return Fd();
-  auto lock = TakePidLock(place.output_folder + "/.lock");
-  if (lock.ok() || lock.error().code != Code::kConflict) return lock;
-  return Error{
-      Code::kConflict,
-      fmt::format("{}: in use by another `ringmaster` process (pid {}); wait for it, or stop it, and "
-                  "try again",
-                  place.output_folder, lock.error().message)};
+// Locks the output folders of runs: a run of a program does not lock the folder of its checkpoints.
+Result<std::vector<Fd>> LockOutput(const CheckpointPlace& place) {
+  std::vector<Fd> locks;
+  for (const std::string& path : place.locks) {
+    auto lock = HoldPidLock(path);
+    if (!lock.ok() && lock.error().code == Code::kConflict)
+      return Error{
+          Code::kConflict,
+          fmt::format("{}: in use by another `ringmaster` process (pid {}); wait for it, or stop it, and "
+                      "try again",
+                      path, lock.error().message)};
+    RM_TRY(lock.ok() ? Ok() : Status(lock.error()));
+    locks.push_back(std::move(*lock));
+  }
+  return locks;
 }
 
 Result<int> Rm(const CheckpointFlags& flags) {
   RM_ASSIGN(const CheckpointPlace place, FindCheckpoints(flags.path, flags.steps));
   if (place.steps.empty())
     return Error{Code::kInvalid, "give the steps to remove, as `ringmaster checkpoints ls` shows them"};
-  RM_ASSIGN(const Fd lock, LockOutput(place));
+  RM_ASSIGN(const std::vector<Fd> locks, LockOutput(place));
   RM_ASSIGN(const auto chosen, Chosen(place));
   {
-    ProgressBar bar("looking for a whole checkpoint that stays");
+    ProgressBar bar("looking for the newest whole checkpoint");
     RM_TRY(checkpoint::RemoveSteps(place.folder, place.steps, flags.force, bar.counter()));
   }
   for (const CatalogEntry& entry : chosen) {
@@ -172,9 +177,9 @@ void AddCheckpoints(CLI::App& app, int& exit_code) {
   CLI::App* const show =
       AddAction(*command, exit_code, "show", "Show run, settings, parent, hashes and files of a checkpoint",
                 "show ringmaster-out/gpt-text 300", flags, Show);
-  CLI::App* const verify = AddAction(*command, exit_code, "verify",
-                                     "Read and hash every file; exit code 0: whole, 1: one is damaged",
-                                     "verify ringmaster-out/gpt-text", flags, Verify);
+  CLI::App* const verify =
+      AddAction(*command, exit_code, "verify", "Read and hash every file; exit code 0: whole, 1: one is not",
+                "verify ringmaster-out/gpt-text", flags, Verify);
   CLI::App* const rm = AddAction(*command, exit_code, "rm",
                                  "Remove checkpoints; refused while `ringmaster run` uses the folder",
                                  "rm ringmaster-out/gpt-text 100 200", flags, Rm);
@@ -187,7 +192,7 @@ void AddCheckpoints(CLI::App& app, int& exit_code) {
   verify->add_option("STEP", flags->steps, "Numbers of the steps (default: all)");
   rm->add_option("STEP", flags->steps, "Numbers of the steps");
   for (CLI::App* const one : {ls, show, verify}) one->add_flag("--json", flags->json, "Print JSON");
-  rm->add_flag("--force", flags->force, "Remove even the last whole checkpoint");
+  rm->add_flag("--force", flags->force, "Remove even the newest whole checkpoint of a run");
   fork->add_option("--to", flags->to, "Folder to create, outside of other checkpoints")->required();
 }
 

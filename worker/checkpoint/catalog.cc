@@ -136,4 +136,12 @@ std::vector<Error> FindDamage(const std::string& checkpoint, WorkCounter* counte
   return damage;
 }
 
+Kind KindOf(const std::vector<Error>& damage) {
+  if (damage.empty()) return Kind::kWhole;
+  return std::any_of(damage.begin(), damage.end(),
+                     [](const Error& error) { return error.code == Code::kCorrupt; })
+             ? Kind::kDamaged
+             : Kind::kUnreadable;
+}
+
 }  // namespace ringmaster::checkpoint

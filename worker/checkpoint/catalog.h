@@ -49,4 +49,8 @@ Result<CatalogEntry> FindStep(const std::string& folder, int64_t step);
 // read; empty: the checkpoint is whole. `counter`: of the bytes.
 std::vector<Error> FindDamage(const std::string& checkpoint, WorkCounter* counter = nullptr);
 
+// What FindDamage has found: kWhole, kDamaged, or kUnreadable if no file is known to be damaged, but one
+// cannot be read now, or by this build.
+CatalogEntry::Kind KindOf(const std::vector<Error>& damage);
+
 }  // namespace ringmaster::checkpoint

@@ -15,10 +15,12 @@
 namespace ringmaster::checkpoint {
 
 // Removes these checkpoints, whole or damaged, and what dead writers have left. Removes only files that
-// writers create: a folder with other files stays with them. Unless `force` is true, at least one checkpoint
-// that verifies stays, if there is one. Errors, before anything is removed: kNotFound for a step that the
-// folder does not have; kConflict for a link, for the last whole checkpoint, and while a run uses the folder.
-// Later: the first file that cannot be removed, after all others are.
+// writers create: a folder with other files stays with them. Unless `force` is true, the newest checkpoint of
+// each run (Manifest::model) that verifies stays: a run on a cluster refuses to continue from an older one.
+// Errors, before anything is removed: kNotFound for a step that the folder does not have; kConflict for a
+// link, for the newest whole checkpoint of a run, while a run uses the folder, and if the checkpoints change
+// meanwhile; kUnavailable for one that may be whole but cannot be read. Later: the first file that cannot be
+// removed, after all others are.
 Status RemoveSteps(const std::string& folder, const std::vector<int64_t>& steps, bool force,
                    WorkCounter* counter = nullptr);
 

@@ -6,7 +6,11 @@
 
 #include <gmock/gmock.h>
 
+#include <atomic>
+#include <thread>
+
 #include "base/pid_lock.h"
+#include "base/time.h"
 #include "tests/unit/checkpoint/snapshots.h"
 #include "worker/checkpoint/catalog.h"
 #include "worker/checkpoint/temporary.h"
@@ -77,19 +81,91 @@ TEST_F(Removal, AStepThatIsNotThereRemovesNone) {
   EXPECT_THAT(Refused({1, 9}), HasSubstr("is a link"));
 }
 
-TEST_F(Removal, TheLastWholeOneStays) {
+TEST_F(Removal, TheNewestWholeOneStays) {
+  // A job on a cluster does not continue from an older one.
+  EXPECT_THAT(Refused({3}), AllOf(HasSubstr("keep step 3"), HasSubstr("--force")));
   EXPECT_THAT(Refused({1, 2, 3}), AllOf(HasSubstr("keep step 3"), HasSubstr("--force")));
   // It has its size, and only reading it shows that it is damaged.
   FlipAByte(Path(3) + "/chunk-00000");
   EXPECT_THAT(Refused({1, 2}), HasSubstr("keep step 2"));
-  EXPECT_TRUE(RemoveSteps(folder_.path(), {2, 3}, false).ok());
-  EXPECT_TRUE(RemoveSteps(folder_.path(), {1}, true).ok());
+  EXPECT_THAT(Refused({2, 3}), HasSubstr("keep step 2"));
+  EXPECT_TRUE(RemoveSteps(folder_.path(), {1, 3}, false).ok());
+  EXPECT_TRUE(RemoveSteps(folder_.path(), {2}, true).ok());
   EXPECT_THAT(List(folder_.path()), IsEmpty());
+}
+
+TEST_F(Removal, OneThatCannotBeReadMayBeWhole) {
+  const std::string chunk = Path(3) + "/chunk-00000";
+  fs::remove(chunk);
+  fs::create_symlink("chunk-00000", chunk);  // the disk returns an error
+  ASSERT_EQ(KindOf(FindDamage(Path(3))), CatalogEntry::Kind::kUnreadable);
+  EXPECT_THAT(Refused({3}), AllOf(HasSubstr("may be whole, but cannot be read"), HasSubstr("--force")));
+  // It is not counted as the one that stays.
+  EXPECT_THAT(Refused({2}), HasSubstr("keep step 2"));
+  EXPECT_TRUE(RemoveSteps(folder_.path(), {1}, false).ok());
+  EXPECT_TRUE(RemoveSteps(folder_.path(), {3}, true).ok());
+}
+
+TEST_F(Removal, ThoseOfAnotherRunDoNotCount) {
+  PublishSmall(folder_.path(), 4, 9, "other");
+  EXPECT_THAT(Refused({3}), HasSubstr("keep step 3"));
+  EXPECT_THAT(Refused({4}), HasSubstr("keep step 4"));
+  EXPECT_TRUE(RemoveSteps(folder_.path(), {1, 2}, false).ok());
+}
+
+// Reading takes minutes. Writers do not wait so long for the lock of the folder, and what was read may be
+// another checkpoint when the lock is taken.
+TEST_F(Removal, WritersMayGoOnWhileCheckpointsAreRead) {
+  fs::copy(Path(3), folder_.path() + "/good", fs::copy_options::recursive);
+  FlipAByte(Path(3) + "/chunk-00000");
+  Status removed;
+  WorkCounter counter;
+  std::atomic<bool> ended = false;
+  std::thread removal;
+  {
+    const FolderLock lock(folder_.path());
+    removal = std::thread([&] {
+      removed = RemoveSteps(folder_.path(), {3}, false, &counter);
+      ended = true;
+    });
+    const auto has_read = [&] { return counter.total != 0 && counter.done == counter.total; };
+    while (!has_read() && !ended) std::this_thread::sleep_for(milliseconds(1));
+    EXPECT_TRUE(has_read()) << "reads only with the lock";
+    // A writer publishes it again, as it was.
+    fs::rename(Path(3), folder_.path() + "/damaged");
+    fs::rename(folder_.path() + "/good", Path(3));
+  }
+  removal.join();
+  ASSERT_FALSE(removed.ok());
+  EXPECT_EQ(removed.error().code, Code::kConflict);
+  EXPECT_THAT(FindDamage(Path(3)), IsEmpty());
 }
 
 TEST_F(Removal, DamagedOnesNeedNoForce) {
   for (const int64_t step : {1, 2, 3}) FlipAByte(Path(step) + "/chunk-00000");
   EXPECT_TRUE(RemoveSteps(folder_.path(), {1, 2, 3}, false).ok());
+}
+
+// The file to which a link leads is no lock.
+TEST_F(Removal, WritesNoFileBehindALink) {
+  WriteText(folder_.path() + "/mine", "text");
+  fs::create_symlink("mine", folder_.path() + "/" + std::string(kRunLockName));
+  Refused({1}, true);
+  EXPECT_EQ(ReadText(folder_.path() + "/mine"), "text");
+}
+
+TEST_F(Removal, ALockOfAnotherProgramIsNotWritten) {
+  const std::string path = folder_.path() + "/.lock";
+  WriteText(path, "text");
+  {
+    const auto lock = HoldPidLock(path);
+    ASSERT_TRUE(lock.ok()) << lock.error().message;
+    const auto other = TakePidLock(path);
+    ASSERT_FALSE(other.ok());
+    EXPECT_EQ(other.error().code, Code::kConflict);
+  }
+  EXPECT_EQ(ReadText(path), "text");
+  EXPECT_EQ(HoldPidLock(folder_.path() + "/none").error().code, Code::kNotFound);
 }
 
 TEST_F(Removal, IsRefusedWhileARunUsesTheFolder) {
