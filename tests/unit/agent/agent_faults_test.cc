@@ -93,7 +93,7 @@ TEST(AgentFaults, AStoppedTrainerIsReplaced) {
   ExpectDownAndBack(&coordinator, "stopped");
 }
 
-// It would keep the job from its end for as long as a program may take after the last step.
+// A stopped program would delay the end of the job by health.startupSeconds.
 TEST(AgentFaults, AProgramThatIsStoppedAfterTheLastStepIsKilled) {
   TestCoordinator coordinator;
   AgentProcess agent(coordinator, "", {{"AGENT_WORDS", "train\n--\n" FAKE_TRAINER "\nstop-after-exit"}});
@@ -104,6 +104,7 @@ TEST(AgentFaults, AProgramThatIsStoppedAfterTheLastStepIsKilled) {
   EXPECT_EQ(down.member, join.member);
   EXPECT_EQ(down.evidence, "exit");
   EXPECT_EQ(down.exit_code, 128 + SIGKILL);
+  EXPECT_TRUE(down.message.starts_with("killed after the last step: ")) << down.message;
 }
 
 TEST(AgentFaults, AHangingTrainerIsReplaced) {

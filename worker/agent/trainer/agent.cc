@@ -194,6 +194,8 @@ void Agent::Send(Message message) {
   if (auto* down = std::get_if<rendezvous::Down>(&message);
       down != nullptr && down->exit_code > 0 && down->exit_code < 128 && down->message.empty())
     down->message = LastErrorLine();
+  if (auto* down = std::get_if<rendezvous::Down>(&message); down != nullptr && down->message.empty())
+    down->message = stop_note_;
   if (auto* ping = std::get_if<rendezvous::Ping>(&message); ping != nullptr && hang_watch_)
     ping->busy = busy_.Take(trainer_->page(), Now());
   if (const Status sent = link_.Send(message); !sent.ok()) LoseLink(sent.error());
@@ -244,6 +246,7 @@ void Agent::Start(const std::string& member) {
   fatal_sent_ = exit_sent_ = died_ = false;
   kill_at_ = kNever;
   end_note_.clear();
+  stop_note_.clear();
   Result<std::unique_ptr<TrainerProcess>> started = TrainerProcess::Start(config_.trainer, member);
   if (!started.ok()) {
     log::Error("cannot start the trainer: {}", started.error().message);
@@ -325,8 +328,7 @@ void Agent::StartDeathWatch() {
   }
 }
 
-// After the last step a program may do what it likes for as long as health.startupSeconds. A stopped one does
-// nothing.
+// Kill a program that a signal stops after the last step. MemberCore limits all other programs.
 void Agent::EndIfStopped(Time now) {
   if (!stop_watch_)
     stop_watch_.emplace(HangLimits{.startup = {}, .step = Duration{}, .stopped = config_.limits.stopped});
@@ -334,8 +336,8 @@ void Agent::EndIfStopped(Time now) {
   const auto report =
       stop_watch_->Feed(now, {.ready = true, .activity = Activity::kWaiting, .stopped = stopped});
   if (!report) return;
-  log::Warn("trainer member={} pid={} ends: after the last step {}", trainer_->member(), trainer_->pid(),
-            report->message);
+  stop_note_ = "killed after the last step: " + report->message;
+  log::Warn("trainer member={} pid={} {}", trainer_->member(), trainer_->pid(), stop_note_);
   sample_at_ = kNever;
   trainer_->Kill();
 }

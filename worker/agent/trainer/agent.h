@@ -93,6 +93,7 @@ class Agent {
   bool fatal_sent_ = false;  // this incarnation has sent Fatal
   bool exit_sent_ = false;   // this incarnation has received Exit
   std::string end_note_;     // what its exit code means, if that alone says too little
+  std::string stop_note_;    // why EndIfStopped has killed this incarnation
   Time sample_at_ = kNever;
   bool died_ = false;      // the death watch has seen its end
   Time kill_at_ = kNever;  // KillTrainer that waits for a shell
