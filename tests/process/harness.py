@@ -21,6 +21,8 @@ import threading
 import time
 
 DEADLINE_S = 300  # for anything that should take seconds, on a slow and busy machine
+GONE_S = 20  # for the end of the processes of a run that has ended
+CLEANUP_S = 50  # the same where a test cleans up: below the grace period of job_text()
 ENDLESS = 1_000_000  # steps of a run that the test ends when it has seen what it waits for, however fast the machine is
 
 WORDS = "the of and a to in he was that it his her with as had for she not at but be on they him is have".split()
@@ -227,9 +229,8 @@ def kill(pid, number):
         return False
 
 
-def wait_gone(out, timeout_s=50):
-    """Waits for the end of every process of the run; returns those that are still alive at the deadline, which is below the
-    grace period of job_text()."""
+def wait_gone(out, timeout_s=GONE_S):
+    """Waits for the end of every process of the run; returns those that are still alive at the deadline."""
     end = time.monotonic() + timeout_s
     while processes := processes_of(out):
         pid = next(iter(processes))
