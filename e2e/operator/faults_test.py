@@ -4,6 +4,7 @@ job are never alive at the same time, no pod is orphaned and no restart is lost.
 
 import json
 import os
+import signal
 import struct
 import threading
 import time
@@ -19,6 +20,9 @@ SEED = int(os.environ.get("RINGMASTER_SEED", "1"))
 
 # For a single replica that must survive an outage: with the rig's Lease it would exit, and no replica would take over.
 PATIENT = {"lease_duration_seconds": 60, "renew_deadline_seconds": 40}
+
+
+EXIT_LOST_LEASE = 1  # kExitLostLease of operator/main.cc
 
 
 class Watchman:
@@ -248,7 +252,11 @@ class Faults(unittest.TestCase):
             operators = []
 
             def two_replicas():
-                """Replaces replicas that have ended: by the test, or because the machine was too busy to renew the short Lease."""
+                """Replaces replicas that have ended: by the test, or because the machine was too busy to renew the short Lease. Fails
+                if one ended otherwise, such as by a CHECK."""
+                for operator in operators:
+                    if operator.process.poll() not in (None, -signal.SIGKILL, EXIT_LOST_LEASE):
+                        operator.must_live()
                 operators[:] = [o for o in operators if o.process.poll() is None]
                 while len(operators) < 2:
                     operators.append(self.rig.start(kubeconfig=config, **QUICK))
