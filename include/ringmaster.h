@@ -278,8 +278,9 @@ RM_API rm_status rm_validated(rm_run* run, double loss, double accuracy);
 RM_API void rm_heartbeat(rm_run* run);
 /*
  * Returns the seconds in which this worker must have left, once its agent has received SIGTERM because the
- * node is drained or preempted; a number below 0 before. RM_EVENT_END follows after the current step, if the
- * other workers can continue: until then, begin nothing that takes long. Thread-safe.
+ * node is drained or preempted; a number below 0 before. It is the most: the stop of the pod may grant less
+ * than the grace period of the job, and the worker does not know. RM_EVENT_END follows after the current
+ * step, if the other workers can continue: until then, begin nothing that takes long. Thread-safe.
  */
 RM_API double rm_leaving(const rm_run* run);
 

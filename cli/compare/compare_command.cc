@@ -24,13 +24,19 @@ int Report(const Comparison& found, const std::string& what) {
     Print(stdout, "The runs differ first in {}\n", found.difference);
     return kFailed;
   }
+  if (!found.unpaired.empty()) {
+    Print(stdout, "The runs are equal in what both have: {}.\n{}.\n", what, found.unpaired);
+    return kFailed;
+  }
   Print(stdout, "The runs are equal: {}.\n", what);
   return kSucceeded;
 }
 
 Result<int> CompareByMetrics(const CompareFlags& flags) {
-  RM_ASSIGN(const RecordedRun first, LoadRun(flags.first));
-  RM_ASSIGN(const RecordedRun second, LoadRun(flags.second));
+  RM_ASSIGN(RecordedRun first, LoadRun(flags.first));
+  RM_ASSIGN(RecordedRun second, LoadRun(flags.second));
+  first.name = flags.first;  // x/out and y/out are two runs
+  second.name = flags.second;
   const Comparison found = CompareMetrics(first, second);
   if (found.difference.empty() && found.last_step < 0)
     return Error{Code::kInvalid, "the runs have no step in common"};
@@ -48,8 +54,11 @@ Result<int> Compare(const CompareFlags& flags) {
   for (const Result<RunDigests>* run : {&first, &second})
     if (!run->ok() && run->error().code != Code::kNotFound) return run->error();
   if (!first.ok() && !second.ok()) return CompareByMetrics(flags);
-  if (!first.ok()) return first.error();
-  if (!second.ok()) return second.error();
+  if (!first.ok() || !second.ok()) {
+    const Result<int> by_metrics = CompareByMetrics(flags);
+    // Without the metrics of both, what one of them lacks is the digests.
+    return by_metrics.ok() ? by_metrics : (first.ok() ? second : first).error();
+  }
   const Comparison found = CompareDigests(*first, *second);
   if (found.difference.empty() && found.last_step < 0)
     return Error{Code::kInvalid, "the runs have no step in common"};
@@ -64,15 +73,16 @@ void AddCompare(CLI::App& app, int& exit_code) {
   CLI::App* command =
       app.add_subcommand("compare", "Find the first step, micro-batch and tensor in which two runs differ");
   command
-      ->add_option("RUN1", flags->first,
-                   "Output folder of `ringmaster run`, or a folder of digests of rm.init(digests=...)")
+      ->add_option(
+          "RUN1", flags->first,
+          "Output folder of `ringmaster run`, or a folder or file of digests of rm.init(digests=...)")
       ->required();
   command->add_option("RUN2", flags->second, "The same of another run, or of the same one")->required();
   command->footer(
       "Reads the digests that both runs recorded, otherwise metrics.jsonl. All workers of a run are "
       "compared, "
       "too.\n"
-      "Exit codes: 0 equal, 1 different, 2 bad input.\n"
+      "Exit codes: 0 equal, 1 different, or equal and one run has more steps or micro-batches, 2 bad input.\n"
       "Examples:\n"
       "  ringmaster run job.yaml --digests --out out/a\n"
       "  ringmaster run job.yaml --digests --out out/b --workers 3\n"

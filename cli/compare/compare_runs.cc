@@ -32,10 +32,33 @@ std::vector<Record<T>> Together(const RunDigests& first, const std::vector<T>& o
   return all;
 }
 
-std::string Text(const Number& number) { return number ? fmt::format("{:.17g}", *number) : "not finite"; }
+// Also what numbers are compared by, so that the values that are not finite are, too.
+std::string Text(const Number& number) {
+  if (!number) return "none";
+  return std::isnan(*number) ? "nan" : fmt::format("{:.17g}", *number);
+}
 
 std::string Text(const std::optional<uint64_t>& hash) {
   return hash ? fmt::format("{:016x}", *hash) : "none";
+}
+
+template <class T>
+std::string Who(const Record<T>& record) {
+  return fmt::format("{} ({})", *record.run, record.digest->source->worker);
+}
+
+// Names the files of a run whose own records differ: its workers do, or it is not one run.
+template <class T, class ValueOf>
+std::string WithinOneRun(const std::vector<Record<T>>& records, const ValueOf& value_of) {
+  for (const Record<T>& a : records)
+    for (const Record<T>& b : records)
+      if (a.run == b.run && value_of(*a.digest) != value_of(*b.digest))
+        return fmt::format(
+            "\nRecords of {} differ from each other: {} and {}. If the program was changed between them, "
+            "record "
+            "each run in a new folder.",
+            *a.run, a.digest->source->file, b.digest->source->file);
+  return "";
 }
 
 // One line for each distinct value, with the records that have it.
@@ -46,14 +69,14 @@ std::string Sides(const std::vector<Record<T>>& records, const ValueOf& value_of
     const std::string value = value_of(*record.digest);
     auto side = std::find_if(sides.begin(), sides.end(), [&](const auto& s) { return s.first == value; });
     if (side == sides.end()) side = sides.insert(sides.end(), {value, {}});
-    side->second.insert(fmt::format("{} ({})", *record.run, record.digest->worker));
+    side->second.insert(Who(record));
   }
   std::string text;
   for (const auto& [value, who] : sides) {
     text += "\n  " + value + ":";
     for (const std::string& one : who) text += (&one == &*who.begin() ? " " : ", ") + one;
   }
-  return text;
+  return text + WithinOneRun(records, value_of);
 }
 
 // Whether all records have the same value.
@@ -64,19 +87,64 @@ bool Equal(const std::vector<Record<T>>& records, const ValueOf& value_of) {
   });
 }
 
+// Names the first few.
+std::string Listed(const std::vector<std::string>& names) {
+  constexpr size_t kMost = 4;
+  std::string text;
+  for (size_t i = 0; i < std::min(names.size(), kMost); ++i) text += (i == 0 ? "" : ", ") + names[i];
+  return names.size() <= kMost ? text : fmt::format("{} and {} more", text, names.size() - kMost);
+}
+
+std::vector<std::string> Without(const std::vector<std::string>& names,
+                                 const std::vector<std::string>& other) {
+  const std::set<std::string> known(other.begin(), other.end());
+  std::vector<std::string> left;
+  for (const std::string& name : names)
+    if (known.count(name) == 0) left.push_back(name);
+  return left;
+}
+
+// Lines with the names that one of two records lacks, or else where their order begins to differ.
+// REQUIRES: the records have not all the same names.
+template <class T, class NamesOf>
+std::string OtherNames(const std::vector<Record<T>>& records, const NamesOf& names_of) {
+  const Record<T>& a = records.front();
+  const std::vector<std::string> of_a = names_of(*a.digest);
+  for (const Record<T>& b : records) {
+    const std::vector<std::string> of_b = names_of(*b.digest);
+    if (of_a == of_b) continue;
+    std::string text;
+    if (const auto only = Without(of_a, of_b); !only.empty())
+      text += fmt::format("\n  only in {}: {}", Who(a), Listed(only));
+    if (const auto only = Without(of_b, of_a); !only.empty())
+      text += fmt::format("\n  only in {}: {}", Who(b), Listed(only));
+    size_t i = 0;
+    while (i < of_a.size() && i < of_b.size() && of_a[i] == of_b[i]) ++i;
+    const auto at = [i](const std::vector<std::string>& names) {
+      return i < names.size() ? names[i] : "none";
+    };
+    if (text.empty())
+      text = fmt::format("\n  number {} is {}: {}\n  number {} is {}: {}", i, at(of_a), Who(a), i, at(of_b),
+                         Who(b));
+    return text;
+  }
+  return "";
+}
+
 const std::vector<std::string>& TensorsOf(const MicroBatchDigest& digest) { return *digest.tensors; }
 
 // Returns the text of the first difference; empty: there is none.
 std::string DifferenceOf(int64_t step, int64_t v, const std::vector<Record<MicroBatchDigest>>& records) {
   const std::string where = fmt::format("step {}, micro-batch {}", step, v);
   if (!Equal(records, TensorsOf))
-    return fmt::format("the runs have other tensors, so their micro-batches cannot be compared ({})", where);
+    return fmt::format("the tensors that the program registered, at {}:{}", where,
+                       OtherNames(records, TensorsOf));
   const std::vector<std::string>& tensors = *records.front().digest->tensors;
   std::vector<size_t> differ;
   for (size_t i = 0; i < tensors.size(); ++i)
     if (!Equal(records, [&](const auto& digest) { return digest.gradients[i]; })) differ.push_back(i);
-  const auto loss = [](const auto& digest) { return digest.loss; };
-  const auto weight = [](const auto& digest) { return digest.weight; };
+  const auto loss = [](const auto& digest) { return Text(digest.loss); };
+  const auto weight = [](const auto& digest) { return Text(digest.weight); };
   const auto stamp =
       std::find_if(differ.begin(), differ.end(), [&](size_t i) { return tensors[i] == kStamp; });
   if (stamp != differ.end())
@@ -85,20 +153,22 @@ std::string DifferenceOf(int64_t step, int64_t v, const std::vector<Record<Micro
                        }));
   if (!Equal(records, weight))
     return fmt::format("{}, in the weight of the micro-batch:{}", where,
-                       Sides(records, [&](const auto& d) { return "weight " + Text(weight(d)); }));
+                       Sides(records, [&](const auto& d) { return "weight " + weight(d); }));
   const bool same_loss = Equal(records, loss);
   if (differ.empty() && same_loss) return "";
   if (differ.empty()) {
     return fmt::format("{}, in the loss, but in no gradient:{}", where,
-                       Sides(records, [&](const auto& digest) { return "loss " + Text(loss(digest)); }));
+                       Sides(records, [&](const auto& digest) { return "loss " + loss(digest); }));
   }
   const size_t first = differ.front();
+  std::vector<std::string> others;
+  for (const size_t i : differ)
+    if (i != first) others.push_back(tensors[i]);
   return fmt::format(
-      "{}, in {}the gradient of {} ({} of {} tensors differ; this one is the first in the order of "
-      "backward):{}",
-      where, same_loss ? "" : "the loss, and in ", tensors[first], differ.size(), tensors.size(),
-      Sides(records, [&](const auto& digest) {
-        return fmt::format("loss {}, gradient {}", Text(loss(digest)), Text(digest.gradients[first]));
+      "{}, in {}the gradient of {} ({} of {} tensors differ{}):{}", where,
+      same_loss ? "" : "the loss, and in ", tensors[first], differ.size(), tensors.size(),
+      others.empty() ? "" : ", also " + Listed(others), Sides(records, [&](const auto& digest) {
+        return fmt::format("loss {}, gradient {}", loss(digest), Text(digest.gradients[first]));
       }));
 }
 
@@ -125,9 +195,7 @@ std::string DifferenceOf(int64_t step, const std::vector<Record<StateDigest>>& r
     return all;
   };
   if (!Equal(records, names))
-    return fmt::format("{}, which has other arrays:{}", where, Sides(records, [](const auto& digest) {
-                         return fmt::format("{} arrays", digest.arrays.size());
-                       }));
+    return fmt::format("{}, which has other arrays:{}", where, OtherNames(records, names));
   const auto& arrays = records.front().digest->arrays;
   std::vector<size_t> differ;
   for (size_t i = 0; i < arrays.size(); ++i)
@@ -150,12 +218,20 @@ class Comparer {
       for (const auto& [step, digest] : run->steps) steps.insert(step);
     for (const int64_t step : steps) {
       Compare(step, Of(first_, step), Of(second_, step));
-      if (!found_.difference.empty()) break;
+      if (!found_.difference.empty()) return std::move(found_);
     }
+    if (micro_batches_of_one_ + states_of_one_ > 0)
+      found_.unpaired = fmt::format(
+          "{} micro-batches and {} states are in one run only: {} has steps {}, and {} {}",
+          micro_batches_of_one_, states_of_one_, first_.name, Range(first_), second_.name, Range(second_));
     return std::move(found_);
   }
 
  private:
+  static std::string Range(const RunDigests& run) {
+    if (run.steps.empty()) return "none";
+    return fmt::format("{} to {}", run.steps.begin()->first, run.steps.rbegin()->first);
+  }
   static const StepDigest& Of(const RunDigests& run, int64_t step) {
     static const StepDigest none;
     const auto it = run.steps.find(step);
@@ -175,7 +251,10 @@ class Comparer {
       };
       found_.difference = DifferenceOf(step, v, Together(first_, of(first), second_, of(second)));
       if (!found_.difference.empty()) return;
-      if (of(first).empty() || of(second).empty()) continue;
+      if (of(first).empty() || of(second).empty()) {
+        ++micro_batches_of_one_;
+        continue;
+      }
       ++compared;
       ++found_.micro_batches;
       found_.last_step = step;
@@ -184,13 +263,19 @@ class Comparer {
     if (found_.difference.empty())
       found_.difference = DifferenceOf(step, Together(first_, first.states, second_, second.states));
     if (!found_.difference.empty()) {
-      if (step > 0)
+      // Without the state before the step, an earlier one may have brought the difference.
+      const bool all = compared == numbers.size() && equal_state_ == step - 1;
+      if (!numbers.empty())
         found_.difference += fmt::format(
             "\nOf the {} micro-batches of step {}, {} are in both runs, and equal{}.", numbers.size(), step,
-            compared, compared == numbers.size() ? ": so the reduction or the update differs" : "");
+            compared, all ? ": so the reduction or the update differs" : "");
       return;
     }
-    if (first.states.empty() || second.states.empty()) return;
+    if (first.states.empty() || second.states.empty()) {
+      states_of_one_ += first.states.empty() == second.states.empty() ? 0 : 1;
+      return;
+    }
+    equal_state_ = step;
     ++found_.states;
     found_.last_step = step;
   }
@@ -198,6 +283,9 @@ class Comparer {
   const RunDigests& first_;
   const RunDigests& second_;
   Comparison found_;
+  int64_t micro_batches_of_one_ = 0;
+  int64_t states_of_one_ = 0;
+  int64_t equal_state_ = -1;  // the newest step whose state both runs have; -1: none
 };
 
 // Equal also if both are not numbers.
@@ -211,6 +299,11 @@ Comparison CompareDigests(const RunDigests& first, const RunDigests& second) {
 
 Comparison CompareMetrics(const RecordedRun& first, const RecordedRun& second) {
   Comparison found;
+  std::set<int64_t> steps[2];
+  for (const auto& record : first.steps) steps[0].insert(record.step);
+  for (const auto& record : second.steps) steps[1].insert(record.step);
+  size_t common = 0;
+  for (const int64_t step : steps[0]) common += steps[1].count(step);
   auto other = second.steps.begin();
   for (const rendezvous::StepRecord& record : first.steps) {
     while (other != second.steps.end() && other->step < record.step) ++other;
@@ -227,6 +320,12 @@ Comparison CompareMetrics(const RecordedRun& first, const RecordedRun& second) {
     }
     found.last_step = record.step;
   }
+  const auto range = [](const std::set<int64_t>& of) {
+    return of.empty() ? "none" : fmt::format("{} to {}", *of.begin(), *of.rbegin());
+  };
+  if (const size_t unpaired = steps[0].size() + steps[1].size() - 2 * common; unpaired > 0)
+    found.unpaired = fmt::format("{} steps are in one run only: {} has steps {}, and {} {}", unpaired,
+                                 first.name, range(steps[0]), second.name, range(steps[1]));
   return found;
 }
 

@@ -16,6 +16,8 @@ namespace ringmaster::cli {
 struct Comparison {
   // The first difference, for people, in a few lines; empty: what both runs have is equal.
   std::string difference;
+  // What only one of the runs has, for people; empty: nothing, or the runs differ.
+  std::string unpaired;
   // What both runs have and was equal before the first difference.
   int64_t micro_batches = 0;
   int64_t states = 0;

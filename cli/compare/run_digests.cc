@@ -5,9 +5,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <string_view>
 
 #include "base/file.h"
@@ -25,15 +27,21 @@ std::optional<uint64_t> HashOf(const Json& value) {
   return hash;
 }
 
-Number NumberOf(const Json& object, const char* key) {
+// The converse of worker/library/step_digests.cc.
+Result<Number> NumberOf(const Json& object, const char* key) {
   const Json& value = json::Child(object, key);
-  return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
+  if (value.is_number()) return Number(value.get<double>());
+  const std::string text = value.is_string() ? value.get<std::string>() : "";
+  if (text == "nan") return Number(std::numeric_limits<double>::quiet_NaN());
+  if (text == "inf") return Number(std::numeric_limits<double>::infinity());
+  if (text == "-inf") return Number(-std::numeric_limits<double>::infinity());
+  return Error{Code::kInvalid, fmt::format("{} is no number", key)};
 }
 
 // The lines of one file.
 class DigestFile {
  public:
-  explicit DigestFile(RunDigests* run) : run_(run) {}
+  DigestFile(std::string path, RunDigests* run) : path_(std::move(path)), run_(run) {}
 
   Status Read(std::string_view line) {
     RM_ASSIGN(const Json record, ParseJson(line));
@@ -41,17 +49,22 @@ class DigestFile {
     RM_ASSIGN(const int64_t step, JsonInt(record, "step"));
     if (record.contains("microBatch")) return ReadMicroBatch(step, record);
     if (record.contains("state")) return ReadState(step, record);
-    run_->steps[step].commits.push_back({worker_, NumberOf(record, "loss"), NumberOf(record, "gradientNorm"),
-                                         NumberOf(record, "learningRate")});
+    RM_ASSIGN(const Number loss, NumberOf(record, "loss"));
+    RM_ASSIGN(const Number norm, NumberOf(record, "gradientNorm"));
+    RM_ASSIGN(const Number rate, NumberOf(record, "learningRate"));
+    run_->steps[step].commits.push_back({source_, loss, norm, rate});
     return Ok();
   }
   bool begun() const { return tensors_ != nullptr; }
+  const std::string& run() const { return of_run_; }
 
  private:
   Status ReadFirst(const Json& record) {
     RM_ASSIGN(const int64_t format, JsonInt(record, "digests"));
     if (format != 1) return Error{Code::kInvalid, fmt::format("format {} is not known", format)};
-    RM_ASSIGN(worker_, JsonString(record, "worker"));
+    RM_ASSIGN(of_run_, JsonString(record, "run"));
+    RM_ASSIGN(std::string worker, JsonString(record, "worker"));
+    source_ = std::make_shared<const DigestSource>(DigestSource{std::move(worker), path_});
     std::vector<std::string> names;
     for (const Json& name : json::Items(record, "tensors"))
       if (name.is_string()) names.push_back(name.get<std::string>());
@@ -61,7 +74,12 @@ class DigestFile {
 
   Status ReadMicroBatch(int64_t step, const Json& record) {
     RM_ASSIGN(const int64_t v, JsonInt(record, "microBatch"));
-    MicroBatchDigest digest{worker_, NumberOf(record, "loss"), NumberOf(record, "weight"), tensors_, {}};
+    RM_ASSIGN(const Number loss, NumberOf(record, "loss"));
+    Number weight;
+    if (record.contains("weight")) {
+      RM_ASSIGN(weight, NumberOf(record, "weight"));
+    }
+    MicroBatchDigest digest{source_, loss, weight, tensors_, {}};
     for (const Json& hash : json::Items(record, "gradients")) digest.gradients.push_back(HashOf(hash));
     if (digest.gradients.size() != tensors_->size())
       return Error{Code::kInvalid,
@@ -71,7 +89,7 @@ class DigestFile {
   }
 
   Status ReadState(int64_t step, const Json& record) {
-    StateDigest digest{worker_, {}};
+    StateDigest digest{source_, {}};
     for (const Json& item : json::Items(record, "state")) {
       const std::optional<uint64_t> hash =
           item.is_array() && item.size() == 2 && item[0].is_string() ? HashOf(item[1]) : std::nullopt;
@@ -82,47 +100,77 @@ class DigestFile {
     return Ok();
   }
 
+  std::string path_;
   RunDigests* run_;
-  std::string worker_;
+  std::string of_run_;
+  std::shared_ptr<const DigestSource> source_;
   std::shared_ptr<const std::vector<std::string>> tensors_;
 };
 
-// Returns whether the file has digests.
-Result<bool> ReadDigests(const std::string& path, RunDigests* run) {
+// Whether the first line of a file is that of another kind of file, such as metrics.jsonl.
+bool IsOfAnotherKind(const std::string& line) {
+  const Result<Json> record = ParseJson(line);
+  return record.ok() && !(record->is_object() && record->contains("digests"));
+}
+
+// Returns the run that the file names, nothing if the file has no digests.
+Result<std::optional<std::string>> ReadDigests(const std::string& path, RunDigests* run) {
   std::ifstream file(path);
-  DigestFile digests(run);
+  if (!file.is_open()) return Error{Code::kUnavailable, ErrnoError("open " + path, errno).message};
+  DigestFile digests(path, run);
   std::string line;
   for (int64_t number = 1; std::getline(file, line); ++number) {
     if (file.eof()) break;  // it has no newline: its worker was killed
+    if (number == 1 && IsOfAnotherKind(line)) return std::optional<std::string>();
     const Status read = digests.Read(line);
     if (read.ok()) continue;
-    if (number == 1) return false;
     return Error{Code::kCorrupt, fmt::format("{}:{}: {}", path, number, read.error().message)};
   }
   if (file.bad()) return Error{Code::kUnavailable, path + ": cannot be read"};
-  return digests.begun();
+  return digests.begun() ? std::optional(digests.run()) : std::nullopt;
+}
+
+// The files that may have digests, sorted.
+Result<std::vector<std::string>> FilesOf(const std::string& place) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (fs::is_regular_file(place, error)) return std::vector{place};
+  const std::string inner = place + "/digests";
+  const std::string folder = fs::is_directory(inner, error) ? inner : place;
+  std::vector<std::string> paths;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    if (it->path().extension() == ".jsonl") paths.push_back(it->path().string());
+  if (error) {
+    const bool absent = error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory;
+    return Error{absent ? Code::kNotFound : Code::kUnavailable, folder + ": " + error.message()};
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
 }
 
 }  // namespace
 
-Result<RunDigests> LoadDigests(const std::string& folder) {
-  namespace fs = std::filesystem;
-  RunDigests run{folder, {}};
-  std::error_code error;
-  const std::string inner = folder + "/digests";
-  const std::string place = fs::is_directory(inner, error) ? inner : folder;
-  std::vector<std::string> paths;
-  for (fs::directory_iterator it(place, error), end; !error && it != end; it.increment(error))
-    if (it->path().extension() == ".jsonl") paths.push_back(it->path().string());
-  if (error) return Error{Code::kNotFound, place + ": " + error.message()};
-  std::sort(paths.begin(), paths.end());
-  bool any = false;
+Result<RunDigests> LoadDigests(const std::string& place) {
+  RunDigests run{place, {}};
+  RM_ASSIGN(const std::vector<std::string> paths, FilesOf(place));
+  std::optional<std::string> first;
+  std::string first_path;
   for (const std::string& path : paths) {
-    RM_ASSIGN(const bool has, ReadDigests(path, &run));
-    any = any || has;
+    RM_ASSIGN(const std::optional<std::string> of, ReadDigests(path, &run));
+    if (!of) continue;
+    if (!first) {
+      first = of;
+      first_path = path;
+    }
+    if (*of != *first)
+      return Error{
+          Code::kInvalid,
+          fmt::format("{}: has records of several runs: {} is of {}, and {} of {}; record each run in a new "
+                      "folder, or name one of these files instead of the folder",
+                      place, first_path, *first, path, *of)};
   }
-  if (!any)
-    return Error{Code::kNotFound, folder +
+  if (!first)
+    return Error{Code::kNotFound, place +
                                       ": has no digests; record them by `ringmaster run --digests`, or by "
                                       "rm.init(digests=...) in the program"};
   return run;

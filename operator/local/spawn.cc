@@ -86,6 +86,15 @@ Error CannotStart(const Error& error) {
   return {passes ? Code::kUnavailable : Code::kInvalid, error.message};
 }
 
+// Returns the error that the child reported before the program began. A program of another format, or with
+// arguments that are too long, never starts.
+Error ChildCannotStart(const std::string& program, int error_number) {
+  const Error error = ErrnoError("start " + program, error_number);
+  const bool never = error_number == ENOEXEC || error_number == E2BIG || error_number == ELOOP ||
+                     error_number == ENAMETOOLONG || error_number == ELIBBAD;
+  return never ? Error{Code::kInvalid, error.message} : CannotStart(error);
+}
+
 // Opens a descriptor above those that the child replaces.
 Result<Fd> OpenHigh(const std::string& path, int flags) {
   const Fd low = OpenFile(path, flags, 0644);
@@ -129,7 +138,7 @@ Result<Process> Spawn(const SpawnSpec& spec) {
   } while (got < 0 && errno == EINTR);
   if (got == sizeof failure) {
     Reap(process);
-    return Error{Code::kInvalid, ErrnoError("start " + spec.argv[0], failure).message};
+    return ChildCannotStart(spec.argv[0], failure);
   }
   return process;
 }

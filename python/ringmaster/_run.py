@@ -475,6 +475,8 @@ class Run(abc.ABC, Generic[StepT]):
     def leaving(self) -> Optional[float]:
         """The seconds in which this worker must have left, once its node is drained or preempted; None before. Thread-safe.
 
+        It is the most: the stop of the pod may grant less than the grace period of the job, and the worker does not know.
+
         The loop over the steps ends here after the current step, by SystemExit, and the other workers continue. So a program
         looks at this before it begins what takes long, such as an upload. It may differ between workers: decide nothing by it
         that all must do alike.

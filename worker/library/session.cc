@@ -168,9 +168,14 @@ Status Session::Join(Config config) {
     return FailWith(sums.error().code == Code::kGone ? kExitDevice : kExitMemory, sums.error().message);
   sums_ = std::move(sums).value();
   if (!config_.digest_folder.empty()) {
-    auto digests =
-        StepDigests::Create(config_.digest_folder, member_, Variable("RINGMASTER_POD"), config_.tensors);
-    RM_TRY(AfterDigests(digests.ok() ? Ok() : Status(digests.error())));
+    auto digests = StepDigests::Create(config_.digest_folder, member_, Variable("RINGMASTER_POD"),
+                                       job_.has_value() ? config_.run : "", config_.tensors);
+    if (!digests.ok()) {
+      const bool passes =
+          digests.error().code == Code::kUnavailable || digests.error().code == Code::kExhausted;
+      if (!passes) return Fail(digests.error().In("digests of the steps").message);
+      return AfterDigests(digests.error());
+    }
     digests_ = std::move(digests).value();
   }
   search_ = std::make_unique<trainer::CheckpointSearch>(config_.checkpoint_folder.value_or(""), identity_);

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <chrono>
+#include <cmath>
 #include <utility>
 
 #include "base/file.h"
@@ -16,9 +18,20 @@
 #include "base/open_file.h"
 
 namespace ringmaster::library {
+namespace {
+
+// JSON has no number for those that are not finite, and `ringmaster compare` must distinguish them.
+Json NumberOf(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  return value;
+}
+
+}  // namespace
 
 Result<StepDigests> StepDigests::Create(const std::string& folder, const std::string& member,
-                                        const std::string& pod, const std::vector<Tensor>& tensors) {
+                                        const std::string& pod, const std::string& job,
+                                        const std::vector<Tensor>& tensors) {
   RM_TRY(MakeFolder(folder));
   // A program without an agent has the same name in each of its runs.
   std::string name = fmt::format("{}.{}", member, ::getpid());
@@ -32,7 +45,15 @@ Result<StepDigests> StepDigests::Create(const std::string& folder, const std::st
     StepDigests digests(std::move(file), path, tensors.size());
     Json names = Json::array();
     for (const Tensor& tensor : tensors) names.push_back(tensor.name);
-    RM_TRY(digests.Write({{"digests", 1}, {"worker", pod.empty() ? member : pod}, {"tensors", names}}));
+    // The time, because a pid returns, also on another machine that shares the folder.
+    const std::string run =
+        job.empty()
+            ? fmt::format(
+                  "a program of pid {}, started at {} ns", ::getpid(),
+                  std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count())
+            : job;
+    RM_TRY(digests.Write(
+        {{"digests", 1}, {"run", run}, {"worker", pod.empty() ? member : pod}, {"tensors", names}}));
     return digests;
   }
 }
@@ -48,8 +69,8 @@ void StepDigests::Add(int tensor, std::span<const float> values) {
 }
 
 Status StepDigests::EndMicroBatch(double loss, std::optional<double> weight) {
-  micro_batch_["loss"] = loss;
-  if (weight) micro_batch_["weight"] = *weight;
+  micro_batch_["loss"] = NumberOf(loss);
+  if (weight) micro_batch_["weight"] = NumberOf(*weight);
   return Write(std::exchange(micro_batch_, Json()));
 }
 
@@ -57,9 +78,9 @@ Status StepDigests::Committed(int64_t step, uint64_t generation, double loss, do
                               double learning_rate) {
   return Write({{"step", step},
                 {"generation", generation},
-                {"loss", loss},
-                {"gradientNorm", gradient_norm},
-                {"learningRate", learning_rate}});
+                {"loss", NumberOf(loss)},
+                {"gradientNorm", NumberOf(gradient_norm)},
+                {"learningRate", NumberOf(learning_rate)}});
 }
 
 Status StepDigests::State(int64_t step, uint64_t generation, const std::vector<StateArray>& arrays) {

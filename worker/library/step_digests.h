@@ -25,9 +25,11 @@ namespace ringmaster::library {
 
 class StepDigests {
  public:
-  // Appends to a new file in `folder`, which is created. `pod` is for people; `tensors` as in Config.
+  // Appends to a new file in `folder`, which is created. `pod` is for people; `job`, empty for a program
+  // without an agent, is what the records of all members of a run have in common; `tensors` as in Config.
   static Result<StepDigests> Create(const std::string& folder, const std::string& member,
-                                    const std::string& pod, const std::vector<Tensor>& tensors);
+                                    const std::string& pod, const std::string& job,
+                                    const std::vector<Tensor>& tensors);
 
   // Steps count from 1: the first micro-batches are those of step 1.
   void BeginMicroBatch(int64_t step, uint64_t generation, int v);

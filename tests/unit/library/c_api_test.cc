@@ -496,6 +496,7 @@ TEST(CApi, RecordsDigestsOnRequest) {
   EXPECT_EQ(program.Train().finished, 1);
   const std::string lines = LinesIn(digests);
   EXPECT_THAT(lines, HasSubstr(R"("tensors":["w","b"])"));
+  EXPECT_THAT(lines, HasSubstr(R"("run":"a program of pid )" + std::to_string(::getpid())));
   for (const char* part : {R"("microBatch":3,"step":3})", R"("gradientNorm")", R"("state":[["w",")"})
     EXPECT_THAT(lines, HasSubstr(part));
   const std::string state = R"("state":)";
@@ -514,7 +515,7 @@ TEST(CApi, DigestsNeedAFolderThatCanBeWritten) {
   ::unsetenv("RINGMASTER_DIGESTS");
   EXPECT_THAT(rm_error(program.run()), HasSubstr("digests of the steps: "));
   EXPECT_THAT(rm_error(program.run()), HasSubstr(file));
-  EXPECT_EQ(rm_exit_code(program.run()), 74);
+  EXPECT_EQ(rm_exit_code(program.run()), 64) << "a restart would find the same file";
 }
 
 TEST(CApi, SamplesOfAnEpochAreAPermutation) {

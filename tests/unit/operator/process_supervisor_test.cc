@@ -113,6 +113,24 @@ TEST_F(ProcessSupervisorTest, AFolderThatCannotBeCreatedIsAnError) {
   EXPECT_EQ(start_error_->code, Code::kInvalid);
 }
 
+// What the child reports, when the program is on the same disk as the log.
+TEST_F(ProcessSupervisorTest, AProgramThatMayBeReadableLaterIsNoBadInput) {
+  const auto code = [this](const SpawnSpec& spec) {
+    const Result<Process> process = Spawn(spec);
+    if (process.ok()) Reap(*process);
+    return process.ok() ? std::nullopt : std::optional(process.error().code);
+  };
+  SpawnSpec spec = Shell("");
+  spec.argv = {scratch_.File("program")};
+  scratch_.Write("program", "no program");
+  EXPECT_EQ(code(spec), Code::kInvalid);  // no permission to execute it
+  ASSERT_EQ(::chmod(spec.argv[0].c_str(), 0700), 0);
+  EXPECT_EQ(code(spec), Code::kInvalid);  // another format
+  const Fd writer = OpenFile(spec.argv[0], O_WRONLY);
+  ASSERT_TRUE(writer.valid());
+  EXPECT_EQ(code(spec), Code::kUnavailable);  // ETXTBSY: it is still being written
+}
+
 std::atomic<int> interrupts_seen{0};
 
 // Network file systems report interrupts. The open of a pipe waits for its reader, so that signals reach it.

@@ -24,7 +24,10 @@ Result<TrainerPage> TrainerPage::Attach(int fd) {
   if (::fstat(fd, &about) != 0) return ErrnoError(fmt::format("shared page fd {}", fd), errno);
   // The page of an older agent ends before the notice to leave; the rest of its memory page is zero.
   if (about.st_size < static_cast<off_t>(offsetof(SharedPage, leaving_since_ns))) {
-    return Error{Code::kInvalid, fmt::format("shared page fd {}: {} bytes is too small", fd, about.st_size)};
+    return Error{Code::kInvalid,
+                 fmt::format("shared page fd {}: {} bytes are too few: the agent and the library of the "
+                             "program must be of one release",
+                             fd, about.st_size)};
   }
   void* memory = ::mmap(nullptr, sizeof(SharedPage), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (memory == MAP_FAILED) return ErrnoError(fmt::format("map shared page fd {}", fd), errno);
