@@ -106,7 +106,7 @@ Json PodDefaults(const api::TrainingJob& job, int32_t rank, const Context& conte
   if (const auto& priority = job.spec.scheduling.priorityClassName; !priority.empty())
     spec["priorityClassName"] = priority;
   AddVolumes(job, context, spec, container);
-  if (api::RunsCommand(job.spec)) AddAgent(job, rank, context, spec, container);
+  if (api::RunsCommand(job.spec)) AddAgent(job, rank, context, user, spec, container);
   if (Json resources = DefaultResources(job, user); !resources.empty())
     container["resources"] = std::move(resources);
   Json metadata = {

@@ -45,13 +45,16 @@ Json InitContainer(const Context& context) {
 }
 
 // Returns the names of the user's variables that Kubernetes computes for each pod, separated by commas.
-std::string ComputedVariables(const Json& env) {
+std::string ComputedVariables(const Template& user) {
   std::string names;
-  for (const Json& variable : env) {
-    const auto from = variable.find("valueFrom");
-    if (from == variable.end() || !(from->contains("fieldRef") || from->contains("resourceFieldRef")))
+  const Json* container = UserContainer(user);
+  const Json* env = container != nullptr ? Find(*container, {"env"}) : nullptr;
+  if (env == nullptr) return names;
+  for (const Json& variable : *env) {
+    if (Find(variable, {"valueFrom", "fieldRef"}) == nullptr &&
+        Find(variable, {"valueFrom", "resourceFieldRef"}) == nullptr)
       continue;
-    const auto name = variable.at("name").get<std::string>();
+    const std::string name = Text(variable, {"name"});
     if (!name.starts_with("RINGMASTER_")) names += (names.empty() ? "" : ",") + name;
   }
   return names;
@@ -59,13 +62,12 @@ std::string ComputedVariables(const Json& env) {
 
 }  // namespace
 
-void AddAgent(const api::TrainingJob& job, int32_t rank, const Context& context, Json& spec,
-              Json& container) {
+void AddAgent(const api::TrainingJob& job, int32_t rank, const Context& context, const Template& user,
+              Json& spec, Json& container) {
   ListIn(spec, "initContainers").push_back(InitContainer(context));
   ListIn(spec, "volumes").push_back({{"name", kAgentVolume}, {"emptyDir", Json::object()}});
   ListIn(container, "volumeMounts").push_back(Mount());
   Json& env = ListIn(container, "env");
-  const std::string computed = ComputedVariables(env);
   const auto add = [&](const char* name, std::string value) {
     env.push_back({{"name", name}, {"value", std::move(value)}});
   };
@@ -85,7 +87,8 @@ void AddAgent(const api::TrainingJob& job, int32_t rank, const Context& context,
     add("RINGMASTER_MPI", api::LaunchedBy(job.spec));
     add("RINGMASTER_MPI_SLOTS", std::to_string(api::SlotsOf(job.spec.workers)));
     // Ranks in other pods must not get them.
-    if (!computed.empty()) add("RINGMASTER_MPI_POD_VARIABLES", computed);
+    if (std::string computed = ComputedVariables(user); !computed.empty())
+      add("RINGMASTER_MPI_POD_VARIABLES", std::move(computed));
     if (api::HasLiveWorkers(job.spec))
       add("RINGMASTER_MPI_MIN", std::to_string(job.spec.workers.EffectiveMin()));
   }

@@ -7,6 +7,7 @@
 
 #include "api/training_job.h"
 #include "base/json.h"
+#include "operator/wiring/template.h"
 #include "operator/wiring/wiring.h"
 
 namespace ringmaster::wiring {
@@ -14,8 +15,10 @@ namespace ringmaster::wiring {
 // The volume of the agent, where its sockets may be, too: writable, also with a read-only root file system.
 inline constexpr const char* kAgentFolder = "/ringmaster";
 
-// Adds the init container and the volume to `spec`, and the mount and the variables to `container`.
-void AddAgent(const api::TrainingJob& job, int32_t rank, const Context& context, Json& spec, Json& container);
+// Adds the init container and the volume to `spec`, and the mount and the variables to `container`. `user`:
+// what the template of the pod says, which is merged afterwards.
+void AddAgent(const api::TrainingJob& job, int32_t rank, const Context& context, const Template& user,
+              Json& spec, Json& container);
 
 // Puts the agent in front of the command of the merged container; its arguments stay. Without a command
 // (api::WorkersNeedCommand) the agent serves the launcher of MPI.

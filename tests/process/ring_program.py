@@ -170,14 +170,11 @@ def report(fault, step, steps, loss):
         print(json.dumps({"step": step, "loss": loss, "total_steps": steps, "samples": WORLD}))
 
 
-def wait_while_held(checkpoint, step):
-    while True:
-        try:
-            if step <= int(checkpoint.with_suffix(".hold").read_text() or 0):  # empty while the test writes it
-                return
-        except FileNotFoundError:
-            return
-        time.sleep(0.01)
+def held(checkpoint, step):
+    try:
+        return step > int(checkpoint.with_suffix(".hold").read_text() or 0)  # empty while the test writes it
+    except FileNotFoundError:
+        return False
 
 
 def compute(seconds):
@@ -206,7 +203,8 @@ def main():
     if RANK == 1 and first == 0 and not orphaned:
         fail(fault, checkpoint)
     for step in range(first + 1, steps + 1):
-        wait_while_held(checkpoint, step)
+        while held(checkpoint, step):
+            time.sleep(0.01)
         if RANK == 1 and first == 0:
             fail_later(fault, step)
         if RANK == WORLD - 1 and first == 0 and fault == "place" and step == 50:

@@ -214,9 +214,9 @@ std::vector<Finding> TooLong(std::string_view text, int max_lines) {
 std::vector<Finding> Sleeps(std::string_view text) {
   static const std::regex kSleep(
       R"(\b(sleep_for|sleep_until|usleep|nanosleep|clock_nanosleep)\b|\bsleep\s*\()");
-  static const std::regex kPolling(R"(\bwhile\s*\(!)");
+  static const std::regex kPolling(R"(\bwhile\s*\(!|\bwhile (?!True\b)\w.*:$)");  // of C++, of Python
   std::vector<Finding> findings;
-  int polling_line = -100;  // of the newest `while (!...)`
+  int polling_line = -100;  // of the newest loop that waits for a condition
   EachLine(CodeOnly(text), [&](int number, std::string_view line) {
     if (std::regex_search(line.begin(), line.end(), kPolling)) polling_line = number;
     if (std::regex_search(line.begin(), line.end(), kSleep) && number - polling_line > 3)

@@ -77,6 +77,8 @@ TEST(Sleeps, AreFoundInCodeOnly) {
   EXPECT_EQ(Sleeps("::sleep(1);\n").size(), 1);
   EXPECT_TRUE(Sleeps("while (!done()) {\n  if (late()) return false;\n  sleep_for(1ms);\n}\n").empty());
   EXPECT_EQ(Sleeps("while (!done()) {\n  a();\n  b();\n  c();\n  sleep_for(1ms);\n}\n").size(), 1);
+  EXPECT_TRUE(Sleeps("while held(step):\n    time.sleep(0.01)\n").empty());
+  EXPECT_EQ(Sleeps("while True:\n    time.sleep(0.01)\n").size(), 1);
   EXPECT_TRUE(Sleeps("// no sleep_for here\nlog(\"sleep_for\");\n").empty());
 }
 

@@ -210,8 +210,9 @@ TEST_F(ProcessSupervisorTest, TheDestructorLeavesNoProcess) {
   Make();
   supervisor_->Start("a", Shell("trap '' TERM; sleep 1000 & touch ready; wait; sleep 1000"));
   ASSERT_TRUE(Await([&] { return std::filesystem::exists(scratch_.File("pod/ready")); }));
+  const pid_t pid = Pid();
   supervisor_.reset();
-  EXPECT_FALSE(GroupAlive(Pid()));
+  EXPECT_FALSE(GroupAlive(pid));
 }
 
 // A shell that starts a process in another session, and says which one.
