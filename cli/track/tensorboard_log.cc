@@ -113,10 +113,11 @@ Result<std::unique_ptr<TensorboardLog>> TensorboardLog::Open(const std::string& 
   }
   add_validations(resume_step + 1);
   RM_TRY(WriteFileAtomic(path, text));
+  // A TensorBoard that reads an older file advances at its end, and never where the file is missing.
   for (const fs::path& file : older) {
     std::error_code error;
-    fs::remove(file, error);
-    if (error) return Error{Code::kUnavailable, "remove " + file.string() + ": " + error.message()};
+    fs::resize_file(file, 0, error);
+    if (error) return Error{Code::kUnavailable, "empty " + file.string() + ": " + error.message()};
   }
   Fd file = OpenFile(path, O_WRONLY | O_APPEND);
   if (!file.valid()) return ErrnoError("open " + path, errno);

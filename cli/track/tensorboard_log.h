@@ -3,7 +3,7 @@
 // DIR/tensorboard: an event file for TensorBoard with each committed step exactly once, whatever fails.
 //
 // A run that starts or continues writes a new file with what metrics.jsonl and events.jsonl have up to its
-// checkpoint, and removes the older files. So the file agrees with metrics.jsonl also when the run before it
+// checkpoint, and empties the older files. So the file agrees with metrics.jsonl also when the run before it
 // wrote none or was killed in the middle of a record. The first event makes a TensorBoard that has read the
 // older file forget it. Wall times of steps survive, unless the run before it wrote no event file.
 //

@@ -35,7 +35,7 @@ std::vector<EventHead> EventsIn(const std::string& folder) {
   std::vector<EventHead> events;
   int files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    ++files;
+    files += entry.file_size() > 0 ? 1 : 0;
     std::ostringstream text;
     text << std::ifstream(entry.path(), std::ios::binary).rdbuf();
     const std::string bytes = text.str();
@@ -98,6 +98,8 @@ TEST(TensorboardLog, EachStepIsWrittenOnceAcrossAResume) {
   EXPECT_THAT(StepsOf(events), ElementsAre(0, 1, 1, 2, 3, 4, 5, 6)) << "version, restart at step 1, steps";
   EXPECT_EQ(events[2].wall_time, 1001) << "the times of the first run survive";
   EXPECT_EQ(events[7].wall_time, 2001);
+  // A TensorBoard that has the older file open finds its end there, and advances to the newer one.
+  EXPECT_EQ(std::filesystem::file_size(path + "/events.out.tfevents.0000001000.ringmaster"), 0U);
 }
 
 TEST(TensorboardLog, ATornRecordAndAMissingStepAreMended) {
