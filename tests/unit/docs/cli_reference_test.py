@@ -35,7 +35,7 @@ def checkpoints():
     text = printed("ringmaster", "checkpoints")
     assert re.findall(r"(?m)^  ([a-z]+) {2,}\S", text.split("Subcommands:")[1]) == CHECKPOINTS, text
     parts = [text, *(printed("ringmaster", "checkpoints", verb) for verb in CHECKPOINTS)]
-    return "\n## ringmaster checkpoints\n" + "".join(f"\n```\n{part}```\n" for part in parts)
+    return "".join(f"\n```\n{part}```\n" for part in parts) + "\n"
 
 
 def generated():
@@ -45,8 +45,9 @@ def generated():
     assert set(RUN + CLUSTER) < set(commands), commands
     local = [command for command in commands if command not in [*RUN, *CLUSTER, "checkpoints"]]
     return {
-        "cli.md": f"\n```\n{overview}```\n" + chapters("ringmaster", local) + checkpoints() +
+        "cli.md": f"\n```\n{overview}```\n" + chapters("ringmaster", local) +
                   f"\n## ringmaster-worker\n\n```\n{printed('ringmaster-worker')}```\n\n",
+        "cli-checkpoints.md": checkpoints(),
         "cli-run.md": chapters("ringmaster", RUN) + "\n",
         "cli-cluster.md": chapters("kubectl ringmaster", CLUSTER) + "\n",
     }
