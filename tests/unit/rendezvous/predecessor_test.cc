@@ -9,7 +9,17 @@
 namespace ringmaster::rendezvous {
 namespace {
 
-using PredecessorTest = CoordinatorTest;
+class PredecessorTest : public CoordinatorTest {
+ protected:
+  // Member 2 dies after step 2. Member 1 may take two steps of 20 s to answer.
+  void ExpectTimeToAnswerAfter20SecondSteps() {
+    On(MessageFrom{2, Down{Id(2), "mutex", 0, ""}});
+    Pass(seconds(39));
+    EXPECT_FALSE(Last<Evict>(1).has_value());
+    Answer(1, 2);
+    EXPECT_EQ(Last<NewGeneration>(1)->start_step, 2);
+  }
+};
 
 // Its agent was cut off together with it, and repeats the Fatal when it connects again.
 TEST_F(PredecessorTest, ALateFatalOfAMemberThatWasLeftOutIsNoFaultOfTheJob) {
@@ -159,11 +169,7 @@ TEST_F(PredecessorTest, AMemberMayTakeTwoOfItsStepsToAnswer) {
   Form({1, 2});
   Commit(1, 20);
   Commit(1, 20);
-  On(MessageFrom{2, Down{Id(2), "mutex", 0, ""}});
-  Pass(seconds(39));
-  EXPECT_FALSE(Last<Evict>(1).has_value());
-  Answer(1, 2);
-  EXPECT_EQ(Last<NewGeneration>(1)->start_step, 2);
+  ExpectTimeToAnswerAfter20SecondSteps();
 }
 
 // The record of a step may arrive when a membership change has shown the step already.
@@ -179,11 +185,7 @@ TEST_F(PredecessorTest, ALateRecordShowsHowLongAStepTakes) {
   late.records[0].step = 2;
   late.records[0].seconds = 20;
   On(MessageFrom{1, late});
-  On(MessageFrom{2, Down{Id(2), "mutex", 0, ""}});
-  Pass(seconds(39));
-  EXPECT_FALSE(Last<Evict>(1).has_value());
-  Answer(1, 2);
-  EXPECT_EQ(Last<NewGeneration>(1)->start_step, 2);
+  ExpectTimeToAnswerAfter20SecondSteps();
 }
 
 // The predecessor had recorded more steps than any worker has kept.
@@ -194,11 +196,7 @@ TEST_F(PredecessorTest, StepsThatAreTrainedAgainShowHowLongAStepTakes) {
   ASSERT_EQ(coordinator_->report().step, 0);
   Commit(1, 20);
   Commit(1, 20);
-  On(MessageFrom{2, Down{Id(2), "mutex", 0, ""}});
-  Pass(seconds(39));
-  EXPECT_FALSE(Last<Evict>(1).has_value());
-  Answer(1, 2);
-  EXPECT_EQ(Last<NewGeneration>(1)->start_step, 2);
+  ExpectTimeToAnswerAfter20SecondSteps();
 }
 
 TEST_F(PredecessorTest, OneLongStepDoesNotMakeDeadlinesLonger) {
